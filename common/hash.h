@@ -1,0 +1,24 @@
+// The fixed hashes. Their values are part of the protocol (proto/FORMAT.md): changing one changes which
+// shard owns a row, what a row starts from, and which key a category has.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace capstan {
+
+// splitmix64's step (Steele, Lea, Flood 2014): a bijection on 64 bits.
+constexpr uint64_t Mix64(uint64_t x) {
+  x += 0x9E3779B97F4A7C15ull;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+// XXH3, 64 bits, seed 0 unless given.
+uint64_t HashBytes(const void* data, size_t size, uint64_t seed = 0);
+inline uint64_t HashBytes(std::string_view text, uint64_t seed = 0) {
+  return HashBytes(text.data(), text.size(), seed);
+}
+
+}  // namespace capstan
