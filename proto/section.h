@@ -68,10 +68,11 @@ struct RowsInfo {
   uint64_t version = 0;        // at which the rows were read
   uint64_t epoch_first = 0;    // first version of the epoch
   uint64_t examples = 0;       // trained so far (home shard only)
+  uint64_t optimizer_clock = 0;  // optimizer steps so far; steps without an example are not counted
   uint32_t epoch = 0;
   uint32_t job_done = 0;       // 1: no step follows
 };
-static_assert(sizeof(RowsInfo) == 32);
+static_assert(sizeof(RowsInfo) == 40);
 
 enum class NackCode : uint32_t {
   kMalformed = 1,       // a defect of the sender; do not retry

@@ -1,0 +1,34 @@
+// Bugs planted on purpose, one per rule of the protocol that can break without a crash. The simulator's own build of
+// the cores (CAPSTAN_PLANTED_BUGS) can switch one on and must then fail; in every other build this is constant false.
+#pragma once
+
+namespace capstan {
+
+enum class Bug {
+  kNone,
+  kCommitBeforeLastAck,     // a rank commits a step before every shard acknowledged its push
+  kNoEmptyPush,             // a shard without a key of the batch gets no push
+  kIdleRankInMinimum,       // ssp: a rank without a lease holds the others back
+  kForgetClosedLease,       // a late push of a closed lease is applied
+  kRepeatedPushApplied,     // a push that comes twice counts twice
+  kPartsJoinedAcrossRequests,  // parts of two pushes of one process are mixed
+  kArrivalOrderSum,         // gradients are summed as they come, not in rank order
+  kPullAtAnyVersion,        // sync: a pull is answered before its version is reached
+  kStaleReplyAccepted,      // sync: a client takes rows of another version
+  kDivideByRanks,           // a step is divided by the number of ranks, not by what contributed
+  kEndCountsAsStep,         // the empty step that closes an epoch changes rows
+  kLooseStaleness,          // ssp: the bound is one too wide
+  kClosedBeforeApplied,     // a lease is reported done before its last push is acknowledged
+  kTermIgnored,             // frames of an old term are accepted
+  kGenerationIgnored,       // frames of another generation are accepted
+  kNoResend,                // a lost frame is never sent again
+};
+
+#ifdef CAPSTAN_PLANTED_BUGS
+inline Bug g_planted_bug = Bug::kNone;
+inline bool Planted(Bug bug) { return g_planted_bug == bug; }
+#else
+constexpr bool Planted(Bug) { return false; }
+#endif
+
+}  // namespace capstan

@@ -1,0 +1,33 @@
+// Which batches of which leases a shard has applied (async and ssp), so that a batch sent again counts once. The
+// partitions of a shard always agree, so one copy serves them all.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+
+#include "common/types.h"
+
+namespace capstan {
+
+class LeaseLedger {
+ public:
+  // False: the batch was applied before, or its lease is closed.
+  bool ShouldApply(LeaseId lease, uint32_t index) const;
+  void MarkApplied(LeaseId lease, uint32_t index);
+
+  // All leases below `below` and those listed are closed: every shard has every batch of them. Their sets are
+  // forgotten; that they are closed never is.
+  void Close(LeaseId below, std::span<const LeaseId> leases);
+
+  bool IsClosed(LeaseId lease) const { return lease < closed_below_ || closed_.count(lease) > 0; }
+  size_t open_leases() const { return applied_.size(); }
+
+ private:
+  std::map<LeaseId, std::set<uint32_t>> applied_;
+  LeaseId closed_below_ = 1;       // ids start at 1
+  std::set<LeaseId> closed_;       // above the bound; small
+};
+
+}  // namespace capstan

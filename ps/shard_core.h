@@ -1,0 +1,115 @@
+// The decisions of one shard: what to apply, what to answer, what to refuse. No socket, thread, clock or file of its
+// own: messages and time go in, messages come out. Single-threaded.
+#pragma once
+
+#include <compare>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/file_system.h"
+#include "common/metrics.h"
+#include "proto/section.h"
+#include "ps/push_assembler.h"
+#include "ps/shard_state.h"
+#include "transport/outbox.h"
+
+namespace capstan {
+
+class EffectiveJob;
+
+struct ShardIdentity {
+  Incarnation incarnation = 0;      // of the server process
+  uint32_t shard_in_server = 0;     // for messages before the shard map is known
+  std::string name;                 // "server-0/shard-1"
+};
+
+class ShardCore {
+ public:
+  ShardCore(ShardIdentity identity, Outbox& outbox, MetricsRegistry& metrics, FileSystem& fs);
+  ~ShardCore();
+
+  // `message` passed the transport's checks and nothing else: any field may be wrong, none can abort the process.
+  void OnMessage(PeerId from, Message message, Time now);
+  // At least every 100 ms: tells parked pulls whom they wait for, and the scheduler how far training is.
+  void Tick(Time now);
+
+  bool ended() const { return ended_; }        // the scheduler said END
+  int exit_code() const { return exit_code_; }
+  const std::string& end_reason() const { return end_reason_; }
+  const ShardState* state() const { return state_.get(); }  // nullptr before START
+  std::string WaitingFor() const;              // for heartbeats and logs; empty: for nobody
+  // The job's consistency protocol was violated by a peer so often; 0 in every correct run.
+  uint64_t violations() const { return violations_.value(); }
+
+ private:
+  struct ParkedId {
+    NodeId node;
+    Incarnation incarnation;
+    uint64_t request;
+    uint16_t part;
+    auto operator<=>(const ParkedId&) const = default;
+  };
+  enum class ParkReason { kVersion };          // later: rows being read from disk, a partition moving
+  struct Parked {
+    PeerId from;
+    FrameHeader header;
+    BodyView body;
+    std::vector<ParkReason> reasons;
+    Time next_word;                            // when to tell it again that it waits
+  };
+
+  // Control.
+  void OnHello(PeerId from, const Message& message);
+  void OnStart(PeerId from, const Message& message);
+  void OnLeaseClose(PeerId from, const Message& message);
+  void OnSave(PeerId from, const Message& message);
+  void OnEnd(PeerId from, const Message& message);
+  // Data.
+  bool Admit(PeerId from, const FrameHeader& header);     // job, generation, incarnation, map, rank, term
+  void OnPull(PeerId from, Message message, Time now);
+  void OnPush(PeerId from, Message message);
+  void OnCommit(PeerId from, const Message& message);
+  void OnCompletePush(PeerId from, const FrameHeader& header, PushRecord push);
+  bool KeepSyncPush(PeerId from, const FrameHeader& header, PushRecord push);
+  bool Commit(PeerId from, const FrameHeader& header);    // the header's `done`
+  void Advance();                                         // applies what is ready, answers who may go on
+  void Answer(PeerId to, const FrameHeader& request, const BodyView& body);
+
+  FrameHeader ReplyHeader(MessageKind kind, const FrameHeader& request) const;
+  void Reply(PeerId to, FrameHeader header, Buffer body, uint16_t sections);
+  template <typename Proto>
+  void ReplyProto(PeerId to, MessageKind kind, const FrameHeader& request, const Proto& proto);
+  void Refuse(PeerId to, const FrameHeader& request, NackCode code, std::string reason, uint64_t needed = 0);
+  void SendProgress(Time now);
+
+  const ShardIdentity identity_;
+  Outbox& outbox_;
+  FileSystem& fs_;
+  Counter& violations_;
+  Counter& refused_;
+  Counter& stale_;
+  Counter& pulls_;
+  Counter& pushes_;
+
+  JobId job_ = 0;
+  NodeId node_ = kNoNode;
+  Generation generation_ = 0;
+  uint32_t map_epoch_ = 0;
+  ShardId shard_ = 0;
+  std::unique_ptr<ShardState> state_;
+  size_t buffer_limit_ = 0;
+  PushAssembler assembler_;
+  std::map<ParkedId, Parked> parked_;
+  PeerId scheduler_ = kNoPeer;
+  Time next_progress_{};
+  uint64_t reported_lsn_ = 0;
+  std::string saved_reply_;                    // serialised Saved of the folder saved last
+  std::string saved_folder_;
+  bool ended_ = false;
+  int exit_code_ = 0;
+  std::string end_reason_;
+};
+
+}  // namespace capstan

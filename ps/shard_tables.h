@@ -1,0 +1,60 @@
+// The tables of one shard behind the frames: answers the keys of a pull, applies the gradients of pushes.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/file_system.h"
+#include "common/partition_map.h"
+#include "common/status.h"
+#include "proto/section.h"
+#include "ps/optimizer.h"
+#include "ps/push_record.h"
+
+namespace capstan {
+
+class EffectiveJob;
+class Table;
+struct PartitionSum;
+
+class ShardTables {
+ public:
+  // Makes the tables of the job and the rows of the dense ones this shard owns.
+  static absl::StatusOr<ShardTables> Make(const EffectiveJob& job, const ShardMap& map, ShardId shard);
+  ShardTables(ShardTables&&) noexcept;
+  ShardTables& operator=(ShardTables&&) noexcept;
+  ~ShardTables();
+
+  // Known tables, strictly increasing keys that this shard owns, a reply that fits a frame. A peer's message: any
+  // failure is kInvalidArgument, or kAborted where the sender has another shard map.
+  absl::Status CheckPull(const BodyView& body) const;
+  absl::Status CheckPushPart(const BodyView& body) const;
+  // Keys of a table must go on increasing from part to part.
+  absl::Status CheckPush(const PushRecord& push) const;
+
+  // The body of the reply: `info` (part 0 only, else nullptr), then the values of every keys section.
+  Buffer Answer(const BodyView& pull, const RowsInfo* info, uint16_t* sections) const;
+
+  // One optimizer update per key: the gradients of the pushes summed in the given order, divided by `divisor` where
+  // the table wants means. Returns the number of row contributions left out as non-finite.
+  uint64_t ApplyStep(std::span<const PushRecord* const> pushes, double divisor, const UpdateContext& context);
+
+  // Writes all rows to `path` (storage/model_store.h).
+  absl::Status Save(FileSystem& fs, const std::string& path, std::vector<PartitionSum>* sums, uint64_t* bytes,
+                    std::string* file_sha256) const;
+
+  uint64_t rows() const;
+  uint64_t bytes() const;
+
+ private:
+  ShardTables();
+  absl::Status CheckKeys(const SectionView& section) const;
+
+  ShardMap map_;
+  ShardId shard_ = 0;
+  std::vector<std::unique_ptr<Table>> tables_;  // by wire id
+};
+
+}  // namespace capstan
