@@ -14,7 +14,6 @@ enum class Bug {
   kPartsJoinedAcrossRequests,  // parts of two pushes of one process are mixed
   kArrivalOrderSum,         // gradients are summed as they come, not in rank order
   kPullAtAnyVersion,        // sync: a pull is answered before its version is reached
-  kStaleReplyAccepted,      // sync: a client takes rows of another version
   kDivideByRanks,           // a step is divided by the number of ranks, not by what contributed
   kEndCountsAsStep,         // the empty step that closes an epoch changes rows
   kLooseStaleness,          // ssp: the bound is one too wide

@@ -50,15 +50,13 @@ std::vector<Rank> ShardState::RanksHoldingBack(Step wanted) const {
 bool ShardState::ReadyToApplyStep() const {
   if (!settings_.consistency.sync() || job_done_) return false;
   return std::all_of(ranks_.begin(), ranks_.end(), [this](const RankState& rank) {
-    return rank.done > version_ && (rank.kept.has_value() || Planted(Bug::kCommitBeforeLastAck) ||
-                                    Planted(Bug::kNoEmptyPush));
+    return rank.done > version_ && rank.kept.has_value();
   });
 }
 
 bool ShardState::MayCommit(Rank rank, Step done) const {
   const RankState& state = ranks_[rank];
   if (done <= state.done || !settings_.consistency.sync()) return true;
-  if (Planted(Bug::kCommitBeforeLastAck) || Planted(Bug::kNoEmptyPush)) return done == version_ + 1;
   return done == version_ + 1 && state.kept.has_value();
 }
 
@@ -99,9 +97,7 @@ void ShardState::Do(OpApplyStep) {
   if (Planted(Bug::kArrivalOrderSum)) {
     for (const Rank rank : arrival_order_) pushes.push_back(&*ranks_[rank].kept);
   } else {
-    for (const RankState& rank : ranks_) {
-      if (rank.kept.has_value()) pushes.push_back(&*rank.kept);
-    }
+    for (const RankState& rank : ranks_) pushes.push_back(&*rank.kept);
   }
   for (const PushRecord* push : pushes) {
     all_end = all_end && push->end;

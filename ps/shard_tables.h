@@ -45,6 +45,7 @@ class ShardTables {
   absl::Status Save(FileSystem& fs, const std::string& path, std::vector<PartitionSum>* sums, uint64_t* bytes,
                     std::string* file_sha256) const;
 
+  const Table& table(TableId id) const { return *tables_[id]; }
   uint64_t rows() const;
   uint64_t bytes() const;
 

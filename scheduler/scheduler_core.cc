@@ -565,6 +565,7 @@ FrameHeader SchedulerCore::Header(MessageKind kind, Incarnation to) const {
   header.src_node = kSchedulerNode;
   header.src_incarnation = options_.incarnation;
   header.dst_incarnation = to;
+  header.generation = generation_;
   header.map_epoch = job_->map_epoch();
   return header;
 }

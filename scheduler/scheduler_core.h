@@ -121,6 +121,7 @@ class SchedulerCore {
   std::vector<RankState> ranks_;
   std::unique_ptr<LeaseTable> leases_;   // async and ssp
 
+  const Generation generation_ = 1;      // raised at every rewind, once there are rewinds
   Phase phase_ = Phase::kJoining;
   bool clock_started_ = false;
   Time job_start_{};

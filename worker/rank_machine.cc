@@ -130,7 +130,7 @@ void RankMachine::Computed(Step step, ShardRequests push) {
 void RankMachine::OnRows(ShardId shard, uint64_t request, const FrameHeader& header, BodyView body,
                          bool request_complete) {
   if (state_ != State::kPulling || outstanding_[shard] != request || header.part >= replies_[shard].size()) return;
-  if (settings_.consistency.sync() && header.step != step_ && !Planted(Bug::kStaleReplyAccepted)) {
+  if (settings_.consistency.sync() && header.step != step_) {
     return host_.Violation(fmt::format("shard {} answered rank {} at version {}, wanted {}", shard, settings_.rank,
                                        header.step, step_));
   }

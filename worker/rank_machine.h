@@ -56,6 +56,7 @@ class RankMachine {
   Term term() const { return settings_.term; }
   Step step() const { return step_; }
   uint64_t batches() const { return batches_; }
+  bool in_minimum() const { return entered_ && state_ != State::kLeaving; }  // ssp: others may wait for it
   std::string Describe() const;  // "rank 3 computes step 17"
 
  private:
