@@ -1,42 +1,53 @@
-// The rows of one table on one shard: extendible hashing over slabs of records. Single-threaded (one shard = one
-// thread). Any 64-bit value is an ordinary key. Growth splits one small segment at a time, so no call takes long,
-// and old and new index never live side by side.
+// The rows of one table on one shard: an index of segments (row_index.h) over slabs of records (row_slabs.h).
+// Single-threaded (one shard = one thread). Any 64-bit value is an ordinary key. Growth splits one small
+// segment at a time, so no call takes long, and old and new index never live side by side; rows never move.
+// Memory: the records plus 23 to 46 bytes per row of index. Where memory runs out, std::bad_alloc is thrown.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "common/types.h"
+#include "ps/row_index.h"
 #include "ps/row_layout.h"
+#include "ps/row_slabs.h"
 
 namespace capstan {
+
+struct KeyedRow {
+  Key key;
+  RowRef row;
+};
 
 class RowStore {
  public:
   explicit RowStore(const RowLayout& layout);
-  ~RowStore();
-  RowStore(RowStore&&) noexcept;
-  RowStore& operator=(RowStore&&) noexcept;
 
-  const RowLayout& layout() const;
-  uint64_t rows() const;
-  uint64_t bytes() const;  // slabs and index
+  const RowLayout& layout() const { return layout_; }
+  uint64_t rows() const { return index_.size(); }
+  uint64_t bytes() const { return index_.bytes() + slabs_.bytes(); }  // slabs and index
 
   // rows[i] = the row of keys[i], or a RowRef that is not found. Batched, with prefetch of index and records.
   void Find(std::span<const Key> keys, RowRef* rows) const;
 
-  // Copies the weights of every found key to out [n, width]; calls missing(i, out_row) for the others, in order.
-  // One pass over keys with prefetch: the hot path of a pull.
+  // Copies the weights of every found key to out [n, width]; calls missing(i, out_row) for the others, in
+  // order. One pass over keys with prefetch: the hot path of a pull.
   void GatherWeights(std::span<const Key> keys, float* out,
                      const std::function<void(size_t i, float* out_row)>& missing) const;
 
-  // Like Find, but makes absent rows; init(key, row) fills a new record, whose bytes start as zero. A key may occur
-  // more than once.
-  void FindOrCreate(std::span<const Key> keys, RowRef* rows,
-                    const std::function<void(Key key, RowRef row)>& init);
+  using Init = std::function<void(Key key, RowRef row)>;
+  using Use = std::function<void(size_t first, const RowRef* rows, size_t n)>;
+
+  // Makes absent rows; init(key, row) fills a new record, whose bytes start as zero. Hands all rows over in
+  // order, a few at a time and already on their way into the cache: use(first, rows, n), rows[j] belongs to
+  // keys[first + j]. A key may occur more than once. Neither function may change the store.
+  // One pass over keys with prefetch: the hot path of a push.
+  void FindOrCreate(std::span<const Key> keys, const Init& init, const Use& use);
+
+  // The same with the rows written to rows [n].
+  void FindOrCreate(std::span<const Key> keys, RowRef* rows, const Init& init);
 
   // Forgets a row; its record is reused. False: it was not there.
   bool Erase(Key key);
@@ -44,12 +55,17 @@ class RowStore {
   // Visits all rows in an order that means nothing. No change to the store during the visit.
   void ForEach(const std::function<void(Key key, RowRef row)>& visit) const;
 
-  // The keys of partitions [first, last) of `partitions`, sorted by (partition, key). Memory: 8 bytes per key.
-  std::vector<Key> SortedKeys(uint32_t first, uint32_t last, uint32_t partitions) const;
+  // The keys of partitions [first, last) of `partitions`, sorted by (partition, key). Memory: 8 bytes per
+  // key.
+  std::vector<Key> SortedKeys(PartitionId first, PartitionId last, uint32_t partitions) const;
+  // The same with the rows. Memory: 16 bytes per row. Cost: the index segments that the partitions touch, and
+  // the sort.
+  std::vector<KeyedRow> SortedRows(PartitionId first, PartitionId last, uint32_t partitions) const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  RowLayout layout_;
+  RowIndex index_;
+  RowSlabs slabs_;
 };
 
 }  // namespace capstan

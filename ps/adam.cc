@@ -1,0 +1,78 @@
+// Lazy Adam (Kingma, Ba 2015): only rows with a gradient change, and t is the table's step, not the row's
+// count.
+//   m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g^2; w -= lr * (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps)
+// Slots: m, one per weight, then v, one per weight.
+#include <algorithm>
+#include <cmath>
+
+#include "proto/job.pb.h"
+#include "ps/optimizers.h"
+
+namespace capstan {
+namespace {
+
+// By squaring and not by libm, whose last bit differs between versions.
+double Power(double base, uint64_t exponent) {
+  double power = 1;
+  for (; exponent != 0 && base != 0; exponent >>= 1, base *= base) {
+    if (exponent & 1) power *= base;
+  }
+  return exponent != 0 ? 0 : power;
+}
+
+class Adam final : public Optimizer {
+ public:
+  explicit Adam(const OptimizerConfig& config)
+      : learning_rate_(static_cast<float>(config.learning_rate())),
+        beta1_(config.beta1()),
+        beta2_(config.beta2()),
+        epsilon_(static_cast<float>(config.epsilon())) {}
+  uint32_t SlotFloats(uint32_t width) const override { return 2 * width; }
+  void InitSlots(float*, uint32_t) const override {}
+  StepScalars Prepare(const UpdateContext& context) const override {
+    StepScalars scalars = PrepareRate(learning_rate_, context);
+    const uint64_t t = std::max<uint64_t>(context.step, 1);  // steps come with pushes: 0 must not make a NaN
+    scalars.first_scale = static_cast<float>(1 / (1 - Power(beta1_, t)));
+    scalars.second_scale = static_cast<float>(1 / (1 - Power(beta2_, t)));
+    return scalars;
+  }
+
+  void Update(const RowLayout& layout, const RowRef* rows, const float* gradients, size_t n,
+              const StepScalars& scalars) const override {
+    const uint32_t width = layout.width;
+    const float b1 = static_cast<float>(beta1_), c1 = static_cast<float>(1 - beta1_);
+    const float b2 = static_cast<float>(beta2_), c2 = static_cast<float>(1 - beta2_);
+    const float s1 = scalars.first_scale, s2 = scalars.second_scale;
+    const float rate = scalars.learning_rate, epsilon = epsilon_;
+    for (size_t i = 0; i < n; ++i) {
+      float* __restrict w = rows[i].weights();
+      float* __restrict m = rows[i].slots(layout);
+      float* __restrict v = m + width;
+      const float* __restrict g = gradients + i * width;
+      for (uint32_t j = 0; j < width; ++j) {
+        m[j] = b1 * m[j] + c1 * g[j];
+        v[j] = b2 * v[j] + c2 * (g[j] * g[j]);
+        w[j] -= rate * (m[j] * s1 / (std::sqrt(v[j] * s2) + epsilon));
+      }
+      CountUpdate(rows[i].counters(layout), scalars);
+    }
+  }
+
+ private:
+  const float learning_rate_;
+  const double beta1_;
+  const double beta2_;
+  const float epsilon_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdam(const OptimizerConfig& config) {
+  CAPSTAN_RETURN_IF_ERROR(CheckSetting("adam", "learning_rate", config.learning_rate(), kRateRange));
+  CAPSTAN_RETURN_IF_ERROR(CheckSetting("adam", "beta1", config.beta1(), kDecayRange));
+  CAPSTAN_RETURN_IF_ERROR(CheckSetting("adam", "beta2", config.beta2(), kDecayRange));
+  CAPSTAN_RETURN_IF_ERROR(CheckSetting("adam", "epsilon", config.epsilon(), kEpsilonRange));
+  return std::make_unique<Adam>(config);
+}
+
+}  // namespace capstan

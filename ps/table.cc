@@ -1,0 +1,123 @@
+#include "ps/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "common/partition_map.h"
+#include "proto/control.pb.h"
+
+namespace capstan {
+namespace {
+
+constexpr uint64_t kRowsPerVisit = 1 << 18;  // how many rows are sorted at a time for a save
+
+absl::StatusOr<TableShape> ShapeOf(const TableSpec& spec) {
+  const auto refuse = [&spec](std::string_view what) {
+    return InvalidArgument(fmt::format("table '{}' (id {}): {}", spec.name(), spec.id(), what));
+  };
+  if (spec.name().empty()) return refuse("has no name; its initial values depend on it");
+  if (spec.id() > std::numeric_limits<TableId>::max()) return refuse("id is above 65535");
+  if (spec.width() < 1 || spec.width() > kMaxTableWidth) {
+    return refuse(fmt::format("width is {}, want 1 to {}", spec.width(), kMaxTableWidth));
+  }
+  const bool dense = spec.kind() == TableSpec::DENSE;
+  if (dense && spec.elements() == 0) return refuse("a dense table needs elements >= 1");
+  const bool uniform = spec.init() == TableSpec::UNIFORM;
+  if (uniform && !(spec.scale() >= 0 && spec.scale() < 1e30f)) {
+    return refuse(fmt::format("scale of the initial values is {}, want 0 <= scale < 1e30", spec.scale()));
+  }
+  TableShape shape;
+  shape.id = static_cast<TableId>(spec.id());
+  shape.name = spec.name();
+  shape.dense = dense;
+  shape.width = spec.width();
+  shape.elements = dense ? spec.elements() : 0;
+  shape.init_scale = uniform ? spec.scale() : 0;
+  shape.mean = spec.reduction() == TableSpec::MEAN;
+  return shape;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Table>> Table::Create(const TableSpec& spec, uint64_t seed) {
+  CAPSTAN_ASSIGN_OR_RETURN(TableShape shape, ShapeOf(spec));
+  auto optimizer = MakeOptimizer(spec.optimizer());
+  if (!optimizer.ok()) return While(fmt::format("table '{}'", shape.name), optimizer.status());
+  return std::make_unique<Table>(std::move(shape), std::move(optimizer).value(), seed);
+}
+
+Table::Table(TableShape shape, std::unique_ptr<Optimizer> optimizer, uint64_t seed)
+    : shape_(std::move(shape)),
+      optimizer_(std::move(optimizer)),
+      initial_(seed, shape_.name, shape_.init_scale),
+      store_(RowLayout{shape_.width, optimizer_->SlotFloats(shape_.width)}) {}
+
+void Table::InitialWeights(Key key, float* out) const {
+  const uint32_t width = shape_.width;
+  if (shape_.init_scale == 0) {
+    std::fill(out, out + width, 0.0f);
+    return;
+  }
+  if (!shape_.dense) {
+    for (uint32_t i = 0; i < width; ++i) out[i] = initial_.At(key, i);
+    return;
+  }
+  const uint64_t first = key < shape_.blocks() ? key * width : shape_.elements;
+  const uint32_t inside = static_cast<uint32_t>(std::min<uint64_t>(width, shape_.elements - first));
+  for (uint32_t i = 0; i < inside; ++i) out[i] = initial_.At(0, first + i);
+  std::fill(out + inside, out + width, 0.0f);
+}
+
+RowStore::Init Table::InitRow() const {
+  return [this](Key key, RowRef row) {
+    InitialWeights(key, row.weights());
+    optimizer_->InitSlots(row.slots(layout()), shape_.width);
+  };
+}
+
+void Table::Gather(std::span<const Key> keys, float* out) const {
+  store_.GatherWeights(keys, out,
+                       [this, keys](size_t i, float* out_row) { InitialWeights(keys[i], out_row); });
+}
+
+void Table::Apply(std::span<const Key> keys, const float* gradients, const UpdateContext& context) {
+  const StepScalars scalars = optimizer_->Prepare(context);
+  store_.FindOrCreate(keys, InitRow(), [&](size_t first, const RowRef* rows, size_t n) {
+    optimizer_->Update(layout(), rows, gradients + first * shape_.width, n, scalars);
+  });
+}
+
+void Table::CreateDense(const std::function<bool(Key key)>& owned) {
+  std::vector<Key> keys;
+  for (Key key = 0; key < shape_.blocks(); ++key) {
+    if (owned(key)) keys.push_back(key);
+  }
+  std::vector<RowRef> rows(keys.size());
+  store_.FindOrCreate(keys, rows.data(), InitRow());
+}
+
+absl::Status Table::ForEachPartition(
+    PartitionId first, PartitionId last, uint32_t partitions,
+    const std::function<absl::Status(PartitionId partition, std::span<const KeyedRow> rows)>& visit) const {
+  // Hashes are spread evenly, so a run of partitions has about its share of the rows.
+  const uint64_t runs = store_.rows() / kRowsPerVisit + 1;
+  const PartitionId step = static_cast<PartitionId>(std::max<uint64_t>((last - first) / runs, 1));
+  for (PartitionId begin = first; begin < last; begin += std::min(step, last - begin)) {
+    const std::vector<KeyedRow> rows =
+        store_.SortedRows(begin, begin + std::min(step, last - begin), partitions);
+    for (size_t i = 0; i < rows.size();) {
+      const PartitionId partition = PartitionOf(rows[i].key, partitions);
+      size_t end = i + 1;
+      while (end < rows.size() && PartitionOf(rows[end].key, partitions) == partition) ++end;
+      CAPSTAN_RETURN_IF_ERROR(visit(partition, std::span(rows).subspan(i, end - i)));
+      i = end;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace capstan
