@@ -1,8 +1,31 @@
-// A saved model on disk: one folder with a manifest (written last, by the scheduler) and one part file per shard.
-// Shared by servers (write), the scheduler (manifest) and the tools (read). proto/FORMAT.md has the bytes.
+// A saved model on disk: one folder with a manifest (written last, by the scheduler) and one part file per
+// shard. Shared by servers (write), the scheduler (manifest) and the tools (read).
 //
-//   FOLDER/manifest.pb     ModelManifest, then its XXH3 (8 bytes)
-//   FOLDER/part-00000.rows one per shard: blocks of one (table, partition) each, rows by key
+//   FOLDER/manifest.pb      ModelManifest (protobuf), then the XXH3-64 of those bytes (u64)
+//   FOLDER/part-00000.rows  one per shard
+//
+// A part file, little-endian, without padding:
+//
+//   header   8 bytes  "CAPSROWS"
+//            u32      version, 1
+//            u32      0
+//   blocks   any number, each one (table, partition), in any order, no pair twice in the whole model:
+//            u32      0x4B4C4243 ("CBLK")
+//            u32      table, wire id, < 65536
+//            u32      partition
+//            u32      floats per record: the table's width, then its optimizer's slots; 1 … 2^20
+//            u64      rows, ≥ 1
+//            rows records, strictly increasing by key:
+//              u64           key (its partition is the block's)
+//              f32 × floats  weights, then slots
+//   end      u32      0x444E4543 ("CEND")
+//            u32      0
+//            u64      blocks
+//            u64      rows
+//   Nothing follows the end.
+//
+// The manifest holds the size and the SHA-256 of every part and the SHA-256 of the model, so that a flipped
+// or a missing byte anywhere is found at load.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +33,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/file_system.h"
@@ -21,33 +45,42 @@ namespace capstan {
 
 class ModelManifest;
 
-// SHA-256 over the records of one (table, partition), rows by key; a record is key (u64 LE), weights and slots
-// (f32 LE), no counters.
+inline constexpr uint32_t kModelFormat = 1;  // of manifest and parts
+inline constexpr uint32_t kMaxRecordFloats = 1u << 20;
+
+// SHA-256 over the records of one (table, partition), rows by key; a record is key (u64 LE), weights and
+// slots (f32 LE), no counters.
 struct PartitionSum {
   TableId table = 0;
   PartitionId partition = 0;
   uint64_t rows = 0;
   Sha256Digest sha256 = {};
+  bool operator==(const PartitionSum&) const = default;
 };
 
-// PartitionSums travel in control messages as packed bytes (48 each: table u32, partition u32, rows u64, sha).
+// PartitionSums travel in control messages as packed bytes, 48 each: table u32, partition u32, rows u64,
+// SHA-256.
 std::string PackSums(std::span<const PartitionSum> sums);
+// kInvalidArgument if the bytes are no whole number of sums or name a table above 65535.
 absl::StatusOr<std::vector<PartitionSum>> UnpackSums(std::string_view packed);
 
-// model_sha256: the SHA-256 of the list of (table name, partition, SHA-256) of all non-empty partitions, in (table
-// name, partition) order. Independent of shards, processes and order of arrival.
-std::string ModelSha256(std::span<const std::string> table_names /* by wire id */, std::vector<PartitionSum> sums);
+// model_sha256 in lower-case hex: the SHA-256 of, for all non-empty partitions in (table name, partition)
+// order: length of the name (u32), name, partition (u32), SHA-256 (32 bytes). Independent of shards,
+// processes and order of arrival. Every table id in `sums` must have a name.
+std::string ModelSha256(std::span<const std::string> table_names /* by wire id */,
+                        std::vector<PartitionSum> sums);
 
 // Writes one part file. One thread. After an error the file is of no use.
 class PartWriter {
  public:
   static absl::StatusOr<std::unique_ptr<PartWriter>> Create(FileSystem& fs, const std::string& path);
   ~PartWriter();
-  // keys sorted; row(i) returns `floats` floats (weights, then slots) of keys[i]. Empty partitions are skipped.
+  // keys: strictly increasing, all of `partition`; row(i) returns `floats` floats (weights, then slots) of
+  // keys[i]. A (table, partition) is added at most once. Empty partitions are skipped.
   absl::Status Add(TableId table, PartitionId partition, uint32_t floats, std::span<const Key> keys,
                    const std::function<const float*(size_t i)>& row);
-  absl::Status Finish();  // syncs
-  const std::vector<PartitionSum>& sums() const;
+  absl::Status Finish();                          // writes the end, syncs, closes; once
+  const std::vector<PartitionSum>& sums() const;  // in the order of Add
   uint64_t bytes() const;
   Sha256Digest file_sha256() const;  // after Finish
 
@@ -58,24 +91,34 @@ class PartWriter {
 };
 
 std::string PartFileName(ShardId shard);
+
+// Writes the manifest atomically; it is what makes the folder a saved model, so it comes after all parts.
+// Sets the format and leaves the data plan out. kInvalidArgument if the manifest would not load (see
+// ReadManifest).
 absl::Status WriteManifest(FileSystem& fs, const std::string& folder, const ModelManifest& manifest);
-// kDataLoss: checksum or format; kNotFound: no manifest (the save never finished).
+// kDataLoss: checksum or contents; kInvalidArgument: a format of another release; kNotFound: no manifest (the
+// save never finished, or this is no saved model).
 absl::StatusOr<ModelManifest> ReadManifest(FileSystem& fs, const std::string& folder);
 
-// All weights (no slots) of a saved model in memory, checked against the manifest's hashes while reading.
+// A saved model in memory, checked against the manifest while it is read. Immutable after Load, so
+// thread-safe.
 class SavedModel {
  public:
+  enum class Keep { kWeights, kWeightsAndSlots };
   // kDataLoss names the file that is damaged; kNotFound what is missing.
-  static absl::StatusOr<std::unique_ptr<SavedModel>> Load(FileSystem& fs, const std::string& folder);
+  // Memory: 8 bytes per row and 4 per float kept.
+  static absl::StatusOr<std::unique_ptr<SavedModel>> Load(FileSystem& fs, const std::string& folder,
+                                                          Keep keep = Keep::kWeights);
   ~SavedModel();
   const ModelManifest& manifest() const;
-  uint32_t width(TableId table) const;
+  uint32_t width(TableId table) const;  // weights per row
   // Weights of a row, or nullptr where the table has no such row (the caller then uses the initial values).
   const float* Find(TableId table, Key key) const;
   uint64_t rows(TableId table) const;
   // Recomputed from the records read; equal to the manifest's.
   const std::string& model_sha256() const;
-  // Visits rows of a table in (partition, key) order: key and `floats` floats (weights then slots).
+  // Visits the rows of a table in (partition, key) order with the floats kept: weights, and slots after them
+  // if they were asked for.
   void ForEach(TableId table, const std::function<void(Key, std::span<const float>)>& visit) const;
 
  private:

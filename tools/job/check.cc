@@ -1,0 +1,289 @@
+#include "tools/job/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <set>
+
+#include <fmt/core.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include "common/consistency.h"
+#include "common/partition_map.h"
+#include "proto/job.pb.h"
+#include "tools/nearest_name.h"
+
+namespace capstan {
+namespace {
+
+namespace pb = google::protobuf;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+// Ranges of whole numbers, with the reason of the bounds.
+struct Range {
+  const char* message;  // "" is the job itself
+  const char* key;
+  uint64_t least;
+  uint64_t most;
+  const char* why;
+};
+constexpr Range kRanges[] = {
+    {"", "epochs", 1, 100'000, "passes over the data"},
+    {"", "ranks", 1, 1024, "every rank sends every shard a message each step"},
+    {"", "threads_per_rank", 1, 256, "parallelism comes from ranks; the bits of a run depend on this number"},
+    {"", "lease_batches", 1, 1'000'000, "batches that a rank takes at a time"},
+    {"", "metrics_seconds", 1, 3600, "seconds between two lines of metrics.jsonl"},
+    {"batch", "global", 1, 1u << 26, "rows of one optimizer step"},
+    {"batch", "micro", 1, 1u << 20, "rows that are in memory at once"},
+    {"batch", "accumulation", 1, 65'536, "micro-batches of one step"},
+    {"data", "split_rows", 1, 1u << 24, "rows that are read as one piece"},
+    {"cluster", "servers", 1, 1024, "server processes"},
+    {"cluster", "workers", 1, 1024, "worker processes"},
+    {"cluster", "shards", 1, 256, "shards per server, one thread each"},
+    {"cluster", "join_timeout_ms", 100, 86'400'000, "ms to wait for all nodes"},
+    {"cluster", "heartbeat_ms", 10, 60'000,
+     "ms; shorter wakes the machine for nothing, longer finds the dead late"},
+    {"cluster", "heartbeat_limit_ms", 30, 600'000, "ms; shorter evicts nodes that are only slow"},
+    {"cluster", "request_timeout_ms", 10, 600'000, "ms; a request without an answer is sent again"},
+    {"cluster", "stall_timeout_ms", 100, 604'800'000, "ms without progress"},
+    {"cluster", "inflight_bytes", kMiB, 1'048'576 * kMiB, "bytes; the largest request must fit"},
+    {"cluster", "shard_buffer_bytes", kMiB, 16'777'216 * kMiB, "bytes; the pushes of one step must fit"},
+};
+
+class Checker {
+ public:
+  explicit Checker(const JobConfig& job) : job_(job) {}
+
+  CheckResult Run(const std::vector<std::string>& optimizers) {
+    CheckRanges();
+    CheckNames();
+    CheckOptimizer("optimizer", job_.optimizer(), optimizers);
+    CheckTableRules(optimizers);
+    CheckModel();
+    CheckData();
+    CheckCluster();
+    return std::move(result_);
+  }
+
+ private:
+  void Error(std::string key, std::string text) {
+    result_.errors.push_back({std::move(key), std::move(text)});
+  }
+  void Warn(std::string key, std::string text) {
+    result_.warnings.push_back({std::move(key), std::move(text)});
+  }
+
+  void CheckRanges() {
+    for (const Range& range : kRanges) {
+      const pb::Message* message = &job_;
+      std::string key = range.key;
+      if (range.message[0] != '\0') {
+        const pb::FieldDescriptor* in = job_.GetDescriptor()->FindFieldByName(range.message);
+        message = &job_.GetReflection()->GetMessage(job_, in);
+        key = fmt::format("{}.{}", range.message, range.key);
+      }
+      const pb::FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(range.key);
+      const uint64_t value = field->cpp_type() == pb::FieldDescriptor::CPPTYPE_UINT32
+                                 ? message->GetReflection()->GetUInt32(*message, field)
+                                 : message->GetReflection()->GetUInt64(*message, field);
+      if (value < range.least || value > range.most) {
+        Error(key, fmt::format("{} is outside {}…{} ({})", value, range.least, range.most, range.why));
+      }
+    }
+  }
+
+  void CheckNames() {
+    const std::string& name = job_.name();
+    const bool plain =
+        name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
+        std::string::npos;
+    if (!plain || name.empty() || name.size() > 100 || name[0] == '.') {
+      Error("name",
+            fmt::format("'{}' must be 1 to 100 letters, digits, '-', '_' or '.', and not begin with '.' (it "
+                        "names the output folder)",
+                        name));
+    }
+    if (const auto parsed = ParseConsistency(job_.consistency()); !parsed.ok()) {
+      Error("consistency", std::string(parsed.status().message()));
+    } else if (parsed->sync() && job_.lease_batches() != JobConfig::default_instance().lease_batches()) {
+      Warn("lease_batches", "is not used with consistency 'sync'");
+    }
+    const std::vector<std::string> isas = {"auto", "avx2", "avx512"};
+    if (std::find(isas.begin(), isas.end(), job_.cpu_isa()) == isas.end()) {
+      Error("cpu_isa", fmt::format("'{}' is none of auto, avx2, avx512{}", job_.cpu_isa(),
+                                   NameHint(job_.cpu_isa(), isas)));
+    }
+  }
+
+  void CheckNumber(const std::string& key, double value, bool fits, const char* wanted) {
+    if (!std::isfinite(value) || !fits) Error(key, fmt::format("{} is not {}", value, wanted));
+  }
+
+  void CheckOptimizer(const std::string& key, const OptimizerConfig& o,
+                      const std::vector<std::string>& known) {
+    if (std::find(known.begin(), known.end(), o.name()) == known.end()) {
+      Error(key + ".name", fmt::format("no optimizer '{}'{}", o.name(), NameHint(o.name(), known)));
+    }
+    CheckNumber(key + ".learning_rate", o.learning_rate(), o.learning_rate() > 0 && o.learning_rate() <= 1e6,
+                "above 0 and at most 1e6");
+    CheckNumber(key + ".beta1", o.beta1(), o.beta1() >= 0 && o.beta1() < 1,
+                "from 0 to below 1 (decay of the mean)");
+    CheckNumber(key + ".beta2", o.beta2(), o.beta2() >= 0 && o.beta2() < 1,
+                "from 0 to below 1 (decay of the squares)");
+    CheckNumber(key + ".epsilon", o.epsilon(), o.epsilon() >= 0 && o.epsilon() <= 1, "from 0 to 1");
+    CheckNumber(key + ".initial_accumulator", o.initial_accumulator(),
+                o.initial_accumulator() >= 0 && o.initial_accumulator() <= 1e6, "from 0 to 1e6");
+  }
+
+  void CheckTableRules(const std::vector<std::string>& optimizers) {
+    std::set<std::string> seen;
+    for (int i = 0; i < job_.table_rule_size(); ++i) {
+      const TableRule& rule = job_.table_rule(i);
+      const std::string key = fmt::format("table_rule[{}]", i);
+      if (rule.table().empty()) {
+        Error(key, "has no 'table'; wanted a table's name, or a prefix and '*'");
+      } else if (const size_t star = rule.table().find('*');
+                 star != std::string::npos && star + 1 != rule.table().size()) {
+        Error(key + ".table", fmt::format("'{}': '*' may stand at the end only", rule.table()));
+      } else if (!seen.insert(rule.table()).second) {
+        Error(key + ".table",
+              fmt::format("'{}' has a rule already; the first one wins, remove this one", rule.table()));
+      }
+      CheckOptimizer(key + ".optimizer", rule.optimizer(), optimizers);
+    }
+  }
+
+  void CheckModel() {
+    if (job_.model().kind_case() == ModelConfig::KIND_NOT_SET) {
+      Error("model",
+            "no model is chosen; wanted one of model { lr {} }, model { wide_deep {} }, model { census {} }");
+    }
+    if (!job_.model().has_wide_deep()) return;
+    const WideDeep& model = job_.model().wide_deep();
+    if (model.embedding_dim() < 1 || model.embedding_dim() > 4096) {
+      Error("model.wide_deep.embedding_dim", fmt::format("{} is outside 1…4096", model.embedding_dim()));
+    }
+    if (model.hidden_size() > 32) {
+      Error("model.wide_deep.hidden", fmt::format("{} layers, at most 32 are accepted", model.hidden_size()));
+    }
+    for (int i = 0; i < model.hidden_size(); ++i) {
+      if (model.hidden(i) < 1 || model.hidden(i) > 65'536) {
+        Error(fmt::format("model.wide_deep.hidden[{}]", i),
+              fmt::format("{} is outside 1…65536", model.hidden(i)));
+      }
+    }
+  }
+
+  void CheckFeature(const std::string& key, const FeatureConfig& feature, std::set<std::string>* names) {
+    if (feature.column().empty()) return Error(key, "has no 'column'");
+    if (!names->insert(feature.name()).second) {
+      Error(key,
+            fmt::format(
+                "a feature called '{}' is there already; a column may feed several features, each needs a "
+                "'name' of its own",
+                feature.name()));
+    }
+    if (feature.kind() == FeatureConfig::CATEGORICAL && (feature.has_normalize() || feature.has_missing())) {
+      Error(key + (feature.has_normalize() ? ".normalize" : ".missing"),
+            fmt::format(
+                "feature '{}' is CATEGORICAL: this is for NUMERIC ones (a missing category is a category)",
+                feature.name()));
+    }
+    if (feature.kind() == FeatureConfig::NUMERIC && feature.has_salt()) {
+      Error(key + ".salt",
+            fmt::format("feature '{}' is NUMERIC: a salt is for CATEGORICAL ones", feature.name()));
+    }
+    if (feature.column() == job_.data().label().column() && !job_.model().has_census()) {
+      Error(key + ".column",
+            fmt::format("'{}' is the label: the model would see the answer", feature.column()));
+    }
+  }
+
+  void CheckData() {
+    const DataConfig& data = job_.data();
+    if (data.train_size() == 0)
+      Error("data.train", "no file to train on; wanted data { train: \"FILE\" } or --data=FILE");
+    if (data.has_delimiter() && data.delimiter().size() != 1) {
+      Error("data.delimiter", fmt::format("'{}' has {} bytes, wanted one (a tab is \"\\t\")",
+                                          data.delimiter(), data.delimiter().size()));
+    }
+    std::set<std::string> columns;
+    for (int i = 0; i < data.column_size(); ++i) {
+      if (data.column(i).empty() || !columns.insert(data.column(i)).second) {
+        Error(fmt::format("data.column[{}]", i), fmt::format("'{}' is empty or there twice", data.column(i)));
+      }
+    }
+    const auto check_column = [&](const std::string& key, const std::string& column) {
+      if (columns.empty() || column.empty() || columns.count(column) > 0) return;
+      const std::vector<std::string> known(columns.begin(), columns.end());
+      Error(key, fmt::format("no column '{}'{}", column, NameHint(column, known)));
+    };
+    check_column("data.label.column", data.label().column());
+    check_column("data.weight_column", data.weight_column());
+    std::set<std::string> names;
+    for (int i = 0; i < data.feature_size(); ++i) {
+      const std::string key = fmt::format("data.feature[{}]", i);
+      CheckFeature(key, data.feature(i), &names);
+      check_column(key + ".column", data.feature(i).column());
+    }
+    for (int i = 0; i < data.label().negative_size(); ++i) {
+      for (const std::string& positive : data.label().positive()) {
+        if (positive != data.label().negative(i)) continue;
+        Error(fmt::format("data.label.negative[{}]", i),
+              fmt::format("'{}' is a positive value too", positive));
+      }
+    }
+    if (data.label().negative_size() > 0 && data.label().positive_size() == 0) {
+      Error("data.label.negative", "needs data.label.positive beside it");
+    }
+  }
+
+  void CheckCluster() {
+    const ClusterConfig& c = job_.cluster();
+    if (c.workers() > job_.ranks()) {
+      Error("cluster.workers",
+            fmt::format("{} workers for {} ranks: each worker needs a rank; raise ranks or lower the "
+                        "number of workers",
+                        c.workers(), job_.ranks()));
+    }
+    const uint64_t shards = uint64_t{c.servers()} * c.shards();
+    const uint32_t partitions = c.partitions();
+    if (partitions < 1 || partitions > kMaxPartitions || (partitions & (partitions - 1)) != 0) {
+      Error("cluster.partitions",
+            fmt::format("{} is no power of two from 1 to {}", partitions, kMaxPartitions));
+    } else if (shards > partitions) {
+      Error("cluster.partitions",
+            fmt::format("{} partitions for {} shards ({} servers × {}): some would own nothing", partitions,
+                        shards, c.servers(), c.shards()));
+    } else if (partitions < 16 * shards) {
+      Warn("cluster.partitions",
+           fmt::format("{} partitions for {} shards: below 16 per shard the load is uneven", partitions,
+                       shards));
+    }
+    if (c.heartbeat_limit_ms() < 3 * uint64_t{c.heartbeat_ms()}) {
+      Error("cluster.heartbeat_limit_ms",
+            fmt::format("{} is below 3 × heartbeat_ms {}: one late heartbeat would end the "
+                        "job",
+                        c.heartbeat_limit_ms(), c.heartbeat_ms()));
+    }
+    if (c.stall_timeout_ms() < c.request_timeout_ms()) {
+      Error("cluster.stall_timeout_ms",
+            fmt::format("{} is below request_timeout_ms {}: the job would end before a "
+                        "request is sent again",
+                        c.stall_timeout_ms(), c.request_timeout_ms()));
+    }
+  }
+
+  const JobConfig& job_;
+  CheckResult result_;
+};
+
+}  // namespace
+
+CheckResult CheckJob(const JobConfig& job, const std::vector<std::string>& optimizers) {
+  return Checker(job).Run(optimizers);
+}
+
+}  // namespace capstan
