@@ -1,4 +1,5 @@
-// The seam between the C++ and the CUDA half of gpu_info: plain types, so that nvcc compiles as little as it can.
+// The seam between the C++ and the CUDA half of gpu_info: plain types, so that nvcc compiles as little as it
+// can.
 #pragma once
 
 #include <string>
