@@ -1,18 +1,15 @@
 // Commits one fault on purpose. Built in sanitizer builds only, where its tests pass only if the fault is
 // reported: a suite that is green because the sanitizer is off would otherwise look the same as a sound one.
 #include <cstdio>
-#include <cstring>
 #include <limits>
-#include <memory>
 #include <string_view>
 #include <thread>
 
 namespace {
 
 int UseAfterFree() {
-  auto owner = std::make_unique<int>(1);
-  volatile int* stale = owner.get();
-  owner.reset();
+  int* volatile stale = new int(1);  // volatile: or the compiler sees the fault and refuses it
+  delete stale;
   return *stale;
 }
 
