@@ -48,6 +48,7 @@ std::vector<uint32_t> BatchPlan::RowOrder(uint32_t epoch, uint32_t split) const 
 }
 
 std::vector<BatchId> BatchPlan::BatchesOfRank(uint32_t epoch, Rank rank, uint32_t ranks) const {
+  CHECK_GE(ranks, 1u);
   std::vector<BatchId> batches;
   const std::vector<uint32_t> order = SplitOrder(epoch);
   for (size_t place = rank; place < order.size(); place += ranks) {
@@ -62,8 +63,10 @@ std::vector<Lease> BatchPlan::Leases(uint32_t epoch, uint32_t batches_per_lease,
   std::vector<Lease> leases;
   for (const uint32_t split : SplitOrder(epoch)) {
     const uint32_t batches = BatchesOfSplit(split);
-    for (uint32_t first = 0; first < batches; first += batches_per_lease) {
-      leases.push_back({first_id++, epoch, split, first, std::min(batches_per_lease, batches - first)});
+    for (uint32_t first = 0; first < batches;) {
+      const uint32_t count = std::min(batches_per_lease, batches - first);
+      leases.push_back({first_id++, epoch, split, first, count});
+      first += count;
     }
   }
   return leases;

@@ -38,7 +38,7 @@ class BatchPlan {
   uint64_t total_rows() const { return total_rows_; }
   uint32_t RowsOfSplit(uint32_t split) const { return split_rows_[split]; }
   uint32_t BatchesOfSplit(uint32_t split) const {
-    return (split_rows_[split] + batch_rows_ - 1) / batch_rows_;
+    return static_cast<uint32_t>((uint64_t{split_rows_[split]} + batch_rows_ - 1) / batch_rows_);
   }
   uint32_t RowsOfBatch(uint32_t split, uint32_t index) const;
 
@@ -49,7 +49,7 @@ class BatchPlan {
   std::vector<uint32_t> RowOrder(uint32_t epoch, uint32_t split) const;
 
   // Sync: the batches of one rank in one epoch, in order: the rank takes the splits at places rank,
-  // rank + ranks, … of SplitOrder. May be empty.
+  // rank + ranks, … of SplitOrder. May be empty. ranks ≥ 1.
   std::vector<BatchId> BatchesOfRank(uint32_t epoch, Rank rank, uint32_t ranks) const;
 
   // Async and ssp: cuts an epoch into leases of at most `batches_per_lease` batches, ids from first_id.

@@ -9,16 +9,19 @@
 
 namespace capstan {
 
-
 class Buffer {
  public:
-  Buffer() = default;                                  // empty: size 0, data nullptr
-  Buffer(const Buffer& other);                         // shares the bytes
+  Buffer() = default;           // empty: size 0, data nullptr
+  Buffer(const Buffer& other);  // shares the bytes
   Buffer(Buffer&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
-  Buffer& operator=(Buffer other) noexcept { std::swap(block_, other.block_); return *this; }
+  Buffer& operator=(Buffer other) noexcept {
+    std::swap(block_, other.block_);
+    return *this;
+  }
   ~Buffer();
 
-  // Uninitialised bytes, 64-byte aligned, from a process-wide pool (byte limit: BufferPoolLimit).
+  // Uninitialised bytes, 64-byte aligned, from a process-wide pool that keeps up to kBufferPoolIdleLimit for
+  // reuse. Throws std::bad_alloc; callers bound the size first.
   static Buffer Allocate(size_t size);
   static Buffer CopyOf(const void* data, size_t size);
   // Takes over memory of somebody else (a received ZeroMQ message); release(arg) runs once, on the thread
@@ -38,7 +41,10 @@ class Buffer {
 };
 
 // Bytes now held by live allocated buffers, and bytes kept for reuse. For metrics and tests.
-struct BufferPoolStats { size_t live_bytes = 0; size_t idle_bytes = 0; };
+struct BufferPoolStats {
+  size_t live_bytes = 0;
+  size_t idle_bytes = 0;
+};
 BufferPoolStats GetBufferPoolStats();
 inline constexpr size_t kBufferPoolIdleLimit = size_t{256} << 20;
 

@@ -14,7 +14,9 @@ class Clock {
 // The machine's steady clock. Thread-safe.
 class SteadyClock final : public Clock {
  public:
-  Time Now() const override { return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now()); }
+  Time Now() const override {
+    return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now());
+  }
 };
 
 // Stands still until told. Not thread-safe.

@@ -8,9 +8,12 @@ namespace capstan {
 
 std::string Consistency::ToString() const {
   switch (mode) {
-    case ConsistencyMode::kSync: return "sync";
-    case ConsistencyMode::kAsync: return "async";
-    case ConsistencyMode::kSsp: return fmt::format("ssp:{}", staleness);
+    case ConsistencyMode::kSync:
+      return "sync";
+    case ConsistencyMode::kAsync:
+      return "async";
+    case ConsistencyMode::kSsp:
+      return fmt::format("ssp:{}", staleness);
   }
   return "sync";
 }
@@ -28,7 +31,8 @@ absl::StatusOr<Consistency> ParseConsistency(std::string_view text) {
     }
   }
   return InvalidArgument(fmt::format(
-      "consistency is '{}'; it must be sync, async, or ssp:K with K steps of staleness from 1 to 1000000", text));
+      "consistency is '{}'; it must be sync, async, or ssp:K with K steps of staleness from 1 to 1000000",
+      text));
 }
 
 }  // namespace capstan

@@ -5,11 +5,11 @@ namespace capstan {
 
 enum class ExitCode : int {
   kDone = 0,
-  kModelError = 1,       // the model or the user's request failed while running
-  kUsage = 2,            // command line or job file
-  kData = 3,             // a data file
-  kCheckpoint = 4,       // a saved model or checkpoint cannot be read or written
-  kInterrupted = 130,    // Ctrl-C
+  kModelError = 1,     // the model or the user's request failed while running
+  kUsage = 2,          // command line or job file
+  kData = 3,           // a data file
+  kCheckpoint = 4,     // a saved model or checkpoint cannot be read or written
+  kInterrupted = 130,  // Ctrl-C
   kSchedulerLost = 200,
   kServerLost = 201,
   kJoinTimeout = 202,

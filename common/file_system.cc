@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -21,34 +22,34 @@ absl::Status FromErrno(std::string_view doing, const std::string& path, int erro
 
 class PosixWritableFile final : public WritableFile {
  public:
-  PosixWritableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) { buffer_.reserve(kBufferBytes); }
+  PosixWritableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {
+    buffer_.reserve(kBufferBytes);
+  }
   ~PosixWritableFile() override {
     if (fd_ >= 0) close(fd_);
   }
 
   absl::Status Append(const void* data, size_t size) override {
-    if (buffer_.size() + size <= kBufferBytes) {
-      buffer_.append(static_cast<const char*>(data), size);
-      return absl::OkStatus();
-    }
-    CAPSTAN_RETURN_IF_ERROR(Flush());
-    if (size < kBufferBytes) {
-      buffer_.append(static_cast<const char*>(data), size);
-      return absl::OkStatus();
-    }
-    return WriteAll(static_cast<const char*>(data), size);
+    CAPSTAN_RETURN_IF_ERROR(failure_);
+    if (buffer_.size() + size > kBufferBytes) CAPSTAN_RETURN_IF_ERROR(Flush());
+    if (size >= kBufferBytes) return WriteAll(static_cast<const char*>(data), size);
+    buffer_.append(static_cast<const char*>(data), size);
+    return absl::OkStatus();
   }
 
   absl::Status Sync() override {
+    CAPSTAN_RETURN_IF_ERROR(failure_);
     CAPSTAN_RETURN_IF_ERROR(Flush());
     // Never tried again after a failure: the kernel may have dropped the dirty pages.
-    return fdatasync(fd_) == 0 ? absl::OkStatus() : FromErrno("syncing", path_, errno);
+    if (fdatasync(fd_) != 0) failure_ = FromErrno("syncing", path_, errno);
+    return failure_;
   }
 
   absl::Status Close() override {
+    CAPSTAN_RETURN_IF_ERROR(failure_);
     CAPSTAN_RETURN_IF_ERROR(Flush());
-    const int fd = std::exchange(fd_, -1);
-    return close(fd) == 0 ? absl::OkStatus() : FromErrno("closing", path_, errno);
+    if (close(std::exchange(fd_, -1)) != 0) failure_ = FromErrno("closing", path_, errno);
+    return failure_;
   }
 
  private:
@@ -64,7 +65,7 @@ class PosixWritableFile final : public WritableFile {
     while (size > 0) {
       const ssize_t written = write(fd_, data, size);
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return FromErrno("writing", path_, errno);
+      if (written < 0) return failure_ = FromErrno("writing", path_, errno);
       data += written;
       size -= static_cast<size_t>(written);
     }
@@ -74,15 +75,20 @@ class PosixWritableFile final : public WritableFile {
   std::string path_;
   int fd_;
   std::string buffer_;
+  absl::Status failure_;  // the first one
 };
 
 class PosixRandomAccessFile final : public RandomAccessFile {
  public:
-  PosixRandomAccessFile(std::string path, int fd, uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  PosixRandomAccessFile(std::string path, int fd, uint64_t size)
+      : path_(std::move(path)), fd_(fd), size_(size) {}
   ~PosixRandomAccessFile() override { close(fd_); }
   uint64_t size() const override { return size_; }
 
   absl::Status Read(uint64_t offset, void* out, size_t size) const override {
+    if (offset > size_ || size > size_ - offset) {
+      return DataLoss(fmt::format("reading '{}': it ends at byte {}", path_, size_));
+    }
     char* to = static_cast<char*>(out);
     while (size > 0) {
       const ssize_t got = pread(fd_, to, size, static_cast<off_t>(offset));
@@ -111,7 +117,7 @@ class Posix final : public FileSystem {
   }
 
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(const std::string& path) override {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // or a pipe would make it wait
     if (fd < 0) return FromErrno("opening", path, errno);
     struct stat info = {};
     const int error = fstat(fd, &info) != 0 ? errno : S_ISREG(info.st_mode) ? 0 : EISDIR;
@@ -148,17 +154,21 @@ class Posix final : public FileSystem {
   }
 
   absl::Status MakeFolders(const std::string& path) override {
-    for (size_t end = path.find('/', 1); ; end = path.find('/', end + 1)) {
+    for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
       const std::string part = path.substr(0, end);
-      if (!part.empty() && mkdir(part.c_str(), 0755) != 0 && errno != EEXIST) {
-        return FromErrno("making the folder", part, errno);
+      if (!part.empty() && mkdir(part.c_str(), 0755) != 0) {
+        const int error = errno;
+        struct stat info = {};
+        const bool is_folder = error == EEXIST && stat(part.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+        if (!is_folder) return FromErrno("making the folder", part, error);
       }
       if (end == std::string::npos) return absl::OkStatus();
     }
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
-    return rename(from.c_str(), to.c_str()) == 0 ? absl::OkStatus() : FromErrno("renaming to " + to, from, errno);
+    return rename(from.c_str(), to.c_str()) == 0 ? absl::OkStatus()
+                                                 : FromErrno("renaming to " + to, from, errno);
   }
 
   absl::Status Remove(const std::string& path) override {
@@ -179,6 +189,13 @@ std::string FolderOf(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
+absl::Status WriteAndSync(FileSystem& fs, const std::string& path, std::string_view contents) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, fs.Create(path));
+  CAPSTAN_RETURN_IF_ERROR(file->Append(contents.data(), contents.size()));
+  CAPSTAN_RETURN_IF_ERROR(file->Sync());
+  return file->Close();
+}
+
 }  // namespace
 
 FileSystem& PosixFileSystem() {
@@ -189,7 +206,8 @@ FileSystem& PosixFileSystem() {
 absl::StatusOr<std::string> ReadWholeFile(FileSystem& fs, const std::string& path, uint64_t max_bytes) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, fs.Open(path));
   if (file->size() > max_bytes) {
-    return InvalidArgument(fmt::format("'{}' has {} bytes, at most {} are read", path, file->size(), max_bytes));
+    return InvalidArgument(
+        fmt::format("'{}' has {} bytes, at most {} are read", path, file->size(), max_bytes));
   }
   std::string contents(file->size(), '\0');
   CAPSTAN_RETURN_IF_ERROR(file->Read(0, contents.data(), contents.size()));
@@ -198,11 +216,13 @@ absl::StatusOr<std::string> ReadWholeFile(FileSystem& fs, const std::string& pat
 
 absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path, std::string_view contents) {
   const std::string temporary = path + ".tmp";
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, fs.Create(temporary));
-  CAPSTAN_RETURN_IF_ERROR(file->Append(contents.data(), contents.size()));
-  CAPSTAN_RETURN_IF_ERROR(file->Sync());
-  CAPSTAN_RETURN_IF_ERROR(file->Close());
-  CAPSTAN_RETURN_IF_ERROR(fs.Rename(temporary, path));
+  absl::Status status = WriteAndSync(fs, temporary, contents);
+  if (status.ok()) status = fs.Rename(temporary, path);
+  if (!status.ok()) {
+    fs.Remove(temporary)
+        .IgnoreError();  // the first error is the one to tell; a leftover is written over next time
+    return status;
+  }
   return fs.SyncFolder(FolderOf(path));
 }
 

@@ -2,6 +2,7 @@
 // shard owns a row, what a row starts from, and which key a category has.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -20,5 +21,8 @@ uint64_t HashBytes(const void* data, size_t size, uint64_t seed = 0);
 inline uint64_t HashBytes(std::string_view text, uint64_t seed = 0) {
   return HashBytes(text.data(), text.size(), seed);
 }
+// HashBytes("literal", seed) would read the seed as a size: write std::string_view("literal").
+template <size_t N>
+uint64_t HashBytes(const char (&)[N], uint64_t) = delete;
 
 }  // namespace capstan

@@ -1,5 +1,5 @@
-// What a row starts from: a pure function of (seed, table name, key, element), so it does not depend on who asks
-// first, on the number of shards, or on a restart. No libm call.
+// What a row starts from: a pure function of (seed, table name, key, element), so it does not depend on who
+// asks first, on the number of shards, or on a restart. No libm call.
 #pragma once
 
 #include <cstdint>

@@ -51,6 +51,7 @@ class Memory final : public FileSystem {
  public:
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
     std::lock_guard lock(mutex_);
+    if (folders_.count(path) > 0) return Refused("creating", path, "Is a directory");
     Contents contents = std::make_shared<std::string>();
     files_[path] = contents;
     return std::make_unique<MemoryWritableFile>(std::move(contents), mutex_);
@@ -59,6 +60,9 @@ class Memory final : public FileSystem {
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(const std::string& path) override {
     std::lock_guard lock(mutex_);
     const auto found = files_.find(path);
+    if (found == files_.end() && folders_.count(path) > 0) {
+      return InvalidArgument(fmt::format("opening '{}': not an ordinary file", path));
+    }
     if (found == files_.end()) return Missing("opening", path);
     return std::make_unique<MemoryRandomAccessFile>(path, *found->second);
   }
@@ -70,23 +74,17 @@ class Memory final : public FileSystem {
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
     std::lock_guard lock(mutex_);
-    const std::string prefix = folder + "/";
-    std::set<std::string> names;
-    const auto add = [&](const std::string& path) {
-      if (path.size() > prefix.size() && path.compare(0, prefix.size(), prefix) == 0) {
-        names.insert(path.substr(prefix.size(), path.find('/', prefix.size()) - prefix.size()));
-      }
-    };
-    for (const auto& [path, contents] : files_) add(path);
-    for (const std::string& path : folders_) add(path);
+    const std::set<std::string> names = NamesIn(folder);
     if (names.empty() && folders_.count(folder) == 0) return Missing("listing", folder);
     return std::vector<std::string>(names.begin(), names.end());
   }
 
   absl::Status MakeFolders(const std::string& path) override {
     std::lock_guard lock(mutex_);
-    for (size_t end = path.find('/', 1); ; end = path.find('/', end + 1)) {
-      folders_.insert(path.substr(0, end));
+    for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+      const std::string part = path.substr(0, end);
+      if (files_.count(part) > 0) return Refused("making the folder", part, "File exists");
+      folders_.insert(part);
       if (end == std::string::npos) return absl::OkStatus();
     }
   }
@@ -103,6 +101,7 @@ class Memory final : public FileSystem {
 
   absl::Status Remove(const std::string& path) override {
     std::lock_guard lock(mutex_);
+    if (!NamesIn(path).empty()) return Refused("removing", path, "Directory not empty");
     if (files_.erase(path) + folders_.erase(path) == 0) return Missing("removing", path);
     return absl::OkStatus();
   }
@@ -112,6 +111,22 @@ class Memory final : public FileSystem {
  private:
   static absl::Status Missing(std::string_view doing, const std::string& path) {
     return NotFound(fmt::format("{} '{}': No such file or directory", doing, path));
+  }
+  static absl::Status Refused(std::string_view doing, const std::string& path, std::string_view why) {
+    return Unavailable(fmt::format("{} '{}': {}", doing, path, why));
+  }
+
+  std::set<std::string> NamesIn(const std::string& folder) const {
+    const std::string prefix = folder + "/";
+    std::set<std::string> names;
+    const auto add = [&](const std::string& path) {
+      if (path.size() > prefix.size() && path.compare(0, prefix.size(), prefix) == 0) {
+        names.insert(path.substr(prefix.size(), path.find('/', prefix.size()) - prefix.size()));
+      }
+    };
+    for (const auto& [path, contents] : files_) add(path);
+    for (const std::string& path : folders_) add(path);
+    return names;
   }
 
   std::mutex mutex_;

@@ -1,5 +1,5 @@
-// Counters and gauges with names, one registry per node. Cores take a registry by reference; a status page or a
-// log line reads it. Values may be read from any thread; names are registered once, at construction.
+// Counters and gauges with names, one registry per node. Cores take a registry by reference; a status page or
+// a log line reads it. Values may be read from any thread; names are registered once, at construction.
 #pragma once
 
 #include <atomic>

@@ -12,8 +12,10 @@ absl::StatusOr<ShardMap> ShardMap::Even(uint32_t partitions, uint32_t shards) {
         fmt::format("partitions is {}; it must be a power of two from 1 to {}", partitions, kMaxPartitions));
   }
   if (shards == 0 || shards > partitions) {
-    return InvalidArgument(fmt::format("{} shards cannot share {} partitions: want 1 to {} shards, or raise "
-                                       "cluster.partitions", shards, partitions, partitions));
+    return InvalidArgument(
+        fmt::format("{} shards cannot share {} partitions: want 1 to {} shards, or raise "
+                    "cluster.partitions",
+                    shards, partitions, partitions));
   }
   ShardMap map;
   map.shards_ = shards;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,8 +32,8 @@ absl::Status Internal(std::string_view message);
 
 }  // namespace capstan
 
-#define CAPSTAN_RETURN_IF_ERROR(expr)                          \
-  do {                                                         \
+#define CAPSTAN_RETURN_IF_ERROR(expr)                                                         \
+  do {                                                                                        \
     if (absl::Status capstan_status_ = (expr); !capstan_status_.ok()) return capstan_status_; \
   } while (false)
 

@@ -81,21 +81,26 @@ absl::StatusOr<FrameHeader> ParseFrameHeader(const void* data, size_t size) {
   FrameHeader header;
   std::memcpy(static_cast<void*>(&header), data, sizeof header);
   if (header.magic != kFrameMagic) {
-    return DataLoss(fmt::format("a frame starts with {:08x}, want {:08x}: the peer does not speak Capstan's protocol",
-                                header.magic, kFrameMagic));
+    return DataLoss(
+        fmt::format("a frame starts with {:08x}, want {:08x}: the peer does not speak Capstan's protocol",
+                    header.magic, kFrameMagic));
   }
   // The version is read before the checksum: another version may place the checksum elsewhere.
   if (header.version != kFrameVersion) {
-    return InvalidArgument(fmt::format("the peer speaks frame version {}, this process version {}: use one release of "
-                                       "Capstan on all nodes", header.version, kFrameVersion));
+    return InvalidArgument(
+        fmt::format("the peer speaks frame version {}, this process version {}: use one release of "
+                    "Capstan on all nodes",
+                    header.version, kFrameVersion));
   }
   if (header.header_xxh3 != HashBytes(data, kHashedHeaderBytes)) {
     return DataLoss("a frame header fails its checksum");
   }
   if (!IsKnown(header.Kind())) return InvalidArgument(fmt::format("unknown message kind {}", header.kind));
-  if ((header.flags & ~uint32_t{kKnownFlags}) != 0 || header.spare != 0 || header.header_len != sizeof(FrameHeader)) {
-    return InvalidArgument(fmt::format("{}: unused header bits are set (flags {:08x}, spare {:08x}, header_len {})",
-                                       ToString(header.Kind()), header.flags, header.spare, header.header_len));
+  if ((header.flags & ~uint32_t{kKnownFlags}) != 0 || header.spare != 0 ||
+      header.header_len != sizeof(FrameHeader)) {
+    return InvalidArgument(
+        fmt::format("{}: unused header bits are set (flags {:08x}, spare {:08x}, header_len {})",
+                    ToString(header.Kind()), header.flags, header.spare, header.header_len));
   }
   if (header.body_len > kMaxBodyBytes) {
     return InvalidArgument(fmt::format("{}: a body of {} bytes, the limit is {}", ToString(header.Kind()),
@@ -110,8 +115,8 @@ absl::StatusOr<FrameHeader> ParseFrameHeader(const void* data, size_t size) {
 
 absl::Status CheckFrameBody(const FrameHeader& header, const void* body, size_t size) {
   if (size != header.body_len) {
-    return DataLoss(fmt::format("{}: the body has {} bytes, the header promises {}", ToString(header.Kind()), size,
-                                header.body_len));
+    return DataLoss(fmt::format("{}: the body has {} bytes, the header promises {}", ToString(header.Kind()),
+                                size, header.body_len));
   }
   if (HashBytes(body, size) != header.body_xxh3) {
     return DataLoss(fmt::format("{}: the body fails its checksum", ToString(header.Kind())));

@@ -17,8 +17,8 @@ namespace capstan {
 
 inline constexpr uint32_t kFrameMagic = 0x4e505343;  // "CSPN"
 inline constexpr uint16_t kFrameVersion = 1;
-inline constexpr size_t kMaxBodyBytes = size_t{1} << 20;      // a frame never carries more
-inline constexpr size_t kTargetPartBytes = size_t{512} << 10; // parts are cut at about this size
+inline constexpr size_t kMaxBodyBytes = size_t{1} << 20;       // a frame never carries more
+inline constexpr size_t kTargetPartBytes = size_t{512} << 10;  // parts are cut at about this size
 
 enum class MessageKind : uint16_t {
   kNone = 0,
@@ -27,12 +27,12 @@ enum class MessageKind : uint16_t {
   kPullReadOnly = 2,  // no rank, minimum version
   kRows = 3,          // the answer to one part of a pull
   kPush = 4,
-  kCommit = 5,        // stand-alone, acknowledged; also enters and leaves the ssp minimum (flags)
-  kAck = 6,           // of a push or commit
-  kNack = 7,          // body: Nack
-  kWaiting = 8,       // to a parked pull, each second, with the missing ranks
+  kCommit = 5,   // stand-alone, acknowledged; also enters and leaves the ssp minimum (flags)
+  kAck = 6,      // of a push or commit
+  kNack = 7,     // body: Nack
+  kWaiting = 8,  // to a parked pull, each second, with the missing ranks
   kResendPush = 9,
-  kRecords = 10,      // whole rows in checkpoint form
+  kRecords = 10,  // whole rows in checkpoint form
   kFence = 11,
   kResolve = 12,
   kCut = 13,
@@ -41,7 +41,7 @@ enum class MessageKind : uint16_t {
   // Control plane: the body is one protobuf of control.proto.
   kJoin = 64,
   kJoinReply = 65,
-  kHello = 66,        // the scheduler dials back to each shard
+  kHello = 66,  // the scheduler dials back to each shard
   kHelloReply = 67,
   kStart = 68,
   kStarted = 69,
@@ -51,27 +51,27 @@ enum class MessageKind : uint16_t {
   kLeaseReply = 73,
   kLeaseDone = 74,
   kLeaseDoneReply = 75,
-  kLeaseClose = 76,   // scheduler → shard
+  kLeaseClose = 76,  // scheduler → shard
   kLeaseClosed = 77,
   kRankDone = 78,
   kRankDoneReply = 79,
-  kSave = 80,         // scheduler → shard
+  kSave = 80,  // scheduler → shard
   kSaved = 81,
-  kEnd = 82,          // scheduler → everybody: the job is over (well or not)
+  kEnd = 82,  // scheduler → everybody: the job is over (well or not)
   kBye = 83,
-  kProgress = 84,     // home shard → scheduler
-  kFailed = 85,       // node → scheduler: it cannot go on
+  kProgress = 84,  // home shard → scheduler
+  kFailed = 85,    // node → scheduler: it cannot go on
 };
 
 std::string_view ToString(MessageKind kind);
 bool IsKnown(MessageKind kind);
 
 enum FrameFlags : uint32_t {
-  kFlagEnd = 1u << 0,       // push: this rank has no more data in this epoch
-  kFlagEnter = 1u << 1,     // commit: the rank enters the ssp minimum
-  kFlagLeave = 1u << 2,     // commit: the rank leaves it
-  kFlagJobDone = 1u << 3,   // rows: the job is done, no step follows
-  kFlagExtra = 1u << 4,     // pull: repeats `done`, commits nothing
+  kFlagEnd = 1u << 0,      // push: this rank has no more data in this epoch
+  kFlagEnter = 1u << 1,    // commit: the rank enters the ssp minimum
+  kFlagLeave = 1u << 2,    // commit: the rank leaves it
+  kFlagJobDone = 1u << 3,  // rows: the job is done, no step follows
+  kFlagExtra = 1u << 4,    // pull: repeats `done`, commits nothing
   kKnownFlags = (1u << 5) - 1,
 };
 
@@ -96,7 +96,7 @@ struct FrameHeader {
   uint64_t step = 0;
   uint64_t done = 0;
   uint64_t lease = 0;
-  uint64_t lsn = 0;      // number of the last operation of the answering shard
+  uint64_t lsn = 0;  // number of the last operation of the answering shard
   uint32_t credit = 0;
   uint32_t deadline_ms = 0;
   uint32_t body_len = 0;
