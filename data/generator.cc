@@ -31,8 +31,8 @@ enum StreamTag : uint64_t {
   kTagLabel = 7,
   kTagSalt = 8,
   kTagWeight = 9,
-  kTagFactor = 16,          // + factor
-  kTagTriple = 32,          // + triple
+  kTagFactor = 16,  // + factor
+  kTagTriple = 32,  // + triple
   kTagNumericFactor = 48,
 };
 
@@ -46,13 +46,16 @@ constexpr size_t kFieldWithNegatives = 1;  // I2 holds some -1, as in the real l
 constexpr double kNegativeBelow = -2;
 
 // CounterHash in two halves: all draws of one stream share the first.
-constexpr uint64_t Chain(uint64_t seed, uint64_t tag, uint64_t a) { return Mix64(Mix64(Mix64(seed) ^ tag) ^ a); }
+constexpr uint64_t Chain(uint64_t seed, uint64_t tag, uint64_t a) {
+  return Mix64(Mix64(Mix64(seed) ^ tag) ^ a);
+}
 constexpr uint64_t Draw(uint64_t chain, uint64_t b) { return Mix64(chain ^ b); }
 
 // In (0, 1), both ends excluded.
 double ToUniform(uint64_t h) { return (static_cast<double>(h >> 11) + 0.5) * 0x1p-53; }
 
-// Sum of four 16-bit lanes, scaled to mean 0 and variance 1: near normal, bounded by 3.47, and free of libm calls.
+// Sum of four 16-bit lanes, scaled to mean 0 and variance 1: near normal, bounded by 3.47, and free of libm
+// calls.
 double ToNormal(uint64_t h) {
   const uint64_t sum = (h & 0xffff) + ((h >> 16) & 0xffff) + ((h >> 32) & 0xffff) + (h >> 48);
   constexpr double kScale = 1.7320508075688772 / 65536;  // sqrt(3) / 2^16
@@ -256,7 +259,8 @@ double ClickLog::StandardNumber(size_t field, int64_t value) const {
   const auto clamped = static_cast<uint64_t>(std::max<int64_t>(value, 0));
   const double log_value =
       clamped < kSmallNumbers ? small_numbers_[clamped] : std::log1p(static_cast<double>(clamped));
-  const double standard = (log_value - std::max(kNumeric[field].mean, kMinNumericMean)) / kNumeric[field].deviation;
+  const double standard =
+      (log_value - std::max(kNumeric[field].mean, kMinNumericMean)) / kNumeric[field].deviation;
   return std::clamp(standard, -kMaxStandardNumber, kMaxStandardNumber);
 }
 
@@ -303,7 +307,8 @@ ClickLog::Parts ClickLog::TeacherParts(const ClickRow& row) const {
 double ClickLog::Combine(const Parts& parts) const {
   double z = 0;
   for (size_t c = 0; c < parts.size(); ++c) {
-    z += std::sqrt(click_log::kPartVariance[c]) * ((parts[c] - calibration_.mean[c]) / calibration_.deviation[c]);
+    z += std::sqrt(click_log::kPartVariance[c]) *
+         ((parts[c] - calibration_.mean[c]) / calibration_.deviation[c]);
   }
   return z;
 }

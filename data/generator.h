@@ -1,6 +1,7 @@
-// A synthetic click log in the shape of Criteo's (13 numbers, 26 categories, one label) whose click probability is
-// known for every row, so that a model's distance from the best possible one can be measured. Row r of seed s is a
-// pure function of (s, r): any part can be made anywhere, in any order. docs/generator.md describes it.
+// A synthetic click log in the shape of Criteo's (13 numbers, 26 categories, one label) whose click
+// probability is known for every row, so that a model's distance from the best possible one can be measured.
+// Row r of seed s is a pure function of (s, r): any part can be made anywhere, in any order.
+// docs/generator.md describes it.
 #pragma once
 
 #include <array>
@@ -23,8 +24,8 @@ inline constexpr uint64_t kFirstTestRow = 1'000'000'000;
 
 struct ClickRow {
   uint64_t row = 0;
-  std::array<int64_t, click_log::kNumericFields> numbers{};      // kMissingNumber where missing
-  std::array<uint32_t, click_log::kCategoricalFields> ranks{};   // 1 = most frequent value; kMissingRank
+  std::array<int64_t, click_log::kNumericFields> numbers{};     // kMissingNumber where missing
+  std::array<uint32_t, click_log::kCategoricalFields> ranks{};  // 1 = most frequent value; kMissingRank
   double logit = 0;        // log-odds of a click given the features shown
   double probability = 0;  // of a click: the Bayes posterior, since the teacher sees only what the row shows
   bool clicked = false;
@@ -32,7 +33,7 @@ struct ClickRow {
 
 // Constants that give every seed the same click rate and the same difficulty.
 struct ClickCalibration {
-  std::array<double, 4> mean{};       // of the teacher's parts over the calibration rows
+  std::array<double, 4> mean{};  // of the teacher's parts over the calibration rows
   std::array<double, 4> deviation{};
   double intercept = 0;
 };
@@ -44,10 +45,11 @@ class ClickLog {
   explicit ClickLog(uint64_t seed);
 
   ClickRow Row(uint64_t row) const;
-  // The id printed for a rank of a categorical field (0-based); different ranks of a field have different ids.
+  // The id printed for a rank of a categorical field (0-based); different ranks of a field have different
+  // ids.
   uint32_t Id(size_t field, uint32_t rank) const;
-  // Appends label, numbers and ids (8 hex digits) with tabs between them and a newline at the end: the column order
-  // of the Criteo Kaggle files. Missing values are empty.
+  // Appends label, numbers and ids (8 hex digits) with tabs between them and a newline at the end: the column
+  // order of the Criteo Kaggle files. Missing values are empty.
   void AppendTsv(const ClickRow& row, std::string* out) const;
 
   uint64_t seed() const { return seed_; }
@@ -63,10 +65,10 @@ class ClickLog {
   // Constants of inverting one field's tail distribution.
   struct TailLaw {
     std::array<double, click_log::kHeadRanks> cumulative;  // of the head
-    size_t head = 0;         // ranks in the head
+    size_t head = 0;                                       // ranks in the head
     double head_mass = 0;
     double low = 0, span = 0, power = 0;
-    double ranks = 0;        // in the tail
+    double ranks = 0;  // in the tail
   };
   using Parts = std::array<double, 4>;  // linear, numeric, pairs, triples
 
@@ -94,8 +96,8 @@ class ClickLog {
   std::array<std::array<uint64_t, 3>, click_log::kTriples.size()> triple_chain_{};
   std::array<std::array<double, click_log::kFactors>, click_log::kNumericFields> numeric_factors_{};
 
-  std::vector<Effect> frequent_effects_;     // [field, rank] for ranks below kFrequentRanks
-  std::vector<double> small_numbers_;        // log1p of 0, 1, …
+  std::vector<Effect> frequent_effects_;  // [field, rank] for ranks below kFrequentRanks
+  std::vector<double> small_numbers_;     // log1p of 0, 1, …
 };
 
 }  // namespace capstan

@@ -77,7 +77,8 @@ absl::Status MakeClickBlocks(const ClickLog& log, uint64_t start, uint64_t rows,
   return turnstile.status();
 }
 
-std::vector<double> ClickProbabilities(const ClickLog& log, std::span<const uint64_t> rows, unsigned threads) {
+std::vector<double> ClickProbabilities(const ClickLog& log, std::span<const uint64_t> rows,
+                                       unsigned threads) {
   std::vector<double> probabilities(rows.size());
   const size_t slice = (rows.size() + threads - 1) / threads;
   RunOnThreads(threads, [&](unsigned t) {

@@ -1,4 +1,5 @@
-// Many rows of a click log on several threads, handed out in row order: the bytes do not depend on the threads.
+// Many rows of a click log on several threads, handed out in row order: the bytes do not depend on the
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,9 @@ struct ClickBlock {
   std::string tsv;                    // the rows as AppendTsv writes them
 };
 
-// Makes rows [start, start + rows) in blocks of kClickBlockRows (the last may be shorter) and calls `sink` with each,
-// in row order, never two at a time, but from different threads. Holds one block per thread in memory. The first
-// error of `sink` ends the work and is returned. threads ≥ 1; the caller's thread waits.
+// Makes rows [start, start + rows) in blocks of kClickBlockRows (the last may be shorter) and calls `sink`
+// with each, in row order, never two at a time, but from different threads. Holds one block per thread in
+// memory. The first error of `sink` ends the work and is returned. threads ≥ 1; the caller's thread waits.
 absl::Status MakeClickBlocks(const ClickLog& log, uint64_t start, uint64_t rows, unsigned threads,
                              const std::function<absl::Status(const ClickBlock&)>& sink);
 
