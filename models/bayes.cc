@@ -29,10 +29,10 @@ double BlockMean(size_t rows, Term term) {
   return total / static_cast<double>(rows);
 }
 
-double CrossEntropy(double p, double q) { return -p * std::log(q) - (1 - p) * std::log1p(-q); }
+double ExpectedRowLoss(double p, double q) { return -p * std::log(q) - (1 - p) * std::log1p(-q); }
 
 // p ln(p/q) + (1-p) ln((1-p)/(1-q)); close to p = q the difference of two entropies would be mere rounding.
-double Divergence(double p, double q) {
+double RowDivergence(double p, double q) {
   return p * std::log1p((p - q) / q) + (1 - p) * std::log1p((q - p) / (1 - q));
 }
 
@@ -79,7 +79,7 @@ double ExpectedLogLoss(std::span<const double> probabilities, std::span<const do
   CHECK_EQ(probabilities.size(), scores.size());
   CHECK(!scores.empty());
   return BlockMean(scores.size(),
-                   [&](size_t i) { return CrossEntropy(probabilities[i], ClampProbability(scores[i])); });
+                   [&](size_t i) { return ExpectedRowLoss(probabilities[i], ClampProbability(scores[i])); });
 }
 
 GapReport CompareToOptimum(std::span<const double> probabilities, std::span<const double> scores) {
@@ -89,7 +89,7 @@ GapReport CompareToOptimum(std::span<const double> probabilities, std::span<cons
   report.logloss = ExpectedLogLoss(probabilities, scores);
   report.best_logloss = ExpectedLogLoss(probabilities, probabilities);
   report.logloss_gap = BlockMean(scores.size(), [&](size_t i) {
-    return Divergence(ClampProbability(probabilities[i]), ClampProbability(scores[i]));
+    return RowDivergence(ClampProbability(probabilities[i]), ClampProbability(scores[i]));
   });
   return report;
 }

@@ -42,7 +42,7 @@ void AddRow(double score, double label, double weight, EvalSums* sums) {
   sums->squared_error += weight * error * error;
 }
 
-double Entropy(double p) { return -p * std::log(p) - (1 - p) * std::log1p(-p); }
+double EntropyOfRate(double p) { return -p * std::log(p) - (1 - p) * std::log1p(-p); }
 
 bool IsBadRow(float score, float label, float weight) {
   return !std::isfinite(score) || !std::isfinite(label) || !std::isfinite(weight) || weight < 0;
@@ -141,7 +141,7 @@ EvalMetrics MetricsAccumulator::Compute() const {
   result.rmse = std::sqrt(total.squared_error / total.weight);
   const double rate = total.label / total.weight;
   if (rate > 0) result.calibration = total.score / total.label;
-  if (rate > 0 && rate < 1) result.normalized_entropy = *result.logloss / Entropy(rate);
+  if (rate > 0 && rate < 1) result.normalized_entropy = *result.logloss / EntropyOfRate(rate);
   result.auc = ExactAuc(scores_, labels_, weights_);
   return result;
 }
