@@ -23,13 +23,14 @@ struct FeatureShape {
 };
 FeatureShape ShapeOf(const DataConfig& config);
 
-// kInvalidArgument, naming the key: no label, no feature, a feature without a column, twice the same name, bad
-// delimiter, … What can be checked without the files.
+// kInvalidArgument, naming the key: no label, no feature, a feature without a column, twice the same name,
+// bad delimiter, … What can be checked without the files.
 absl::Status ValidateDataConfig(const DataConfig& config);
 
 struct SplitRule {
-  uint32_t ranks = 1;       // splits have at most rows / (8·ranks) rows, so that no rank stays empty
+  uint32_t ranks = 1;  // splits have at most rows / (8·ranks) rows, so that no rank stays empty
   uint32_t max_rows = 16384;
+  bool labels = true;  // false: rows to predict; a label or weight column need not be there
 };
 
 // Reads every row of `files` once: counts, cuts splits, checks labels and numbers, and (if `recipe` has no
