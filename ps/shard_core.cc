@@ -142,7 +142,7 @@ void ShardCore::OnSave(PeerId from, const Message& message) {
       saved.set_file_sha256(sha256);
       saved.set_digests(PackSums(sums));
     } else {
-      saved.set_error(fmt::format("{}: {}", identity_.name, std::string_view(status.message())));
+      saved.set_error(fmt::format("{}: {}", identity_.name, std::string(status.message())));
     }
     saved_reply_ = saved.SerializeAsString();
     saved_folder_ = order->folder();

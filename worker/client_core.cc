@@ -94,7 +94,8 @@ void ClientCore::OnStart(const Message& message) {
       settings.first_step = grant.first_step();
       settings.consistency = *consistency;
       settings.home_shard = map->HomeShard();
-      machines_.push_back(std::make_unique<RankMachine>(settings, plan_, *this));
+      RankHost& host = *this;
+      machines_.push_back(std::make_unique<RankMachine>(settings, plan_, host));
     }
     for (const std::unique_ptr<RankMachine>& machine : machines_) machine->Start();
   }

@@ -50,8 +50,8 @@ TEST_P(ClusterTest, HoldsInAnyWeather) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, ClusterTest, ::testing::Values("sync", "ssp:1", "ssp:2", "async"), [](const auto& info) {
-  std::string name = info.param;
+INSTANTIATE_TEST_SUITE_P(Modes, ClusterTest, ::testing::Values("sync", "ssp:1", "ssp:2", "async"), [](const auto& param) {
+  std::string name = param.param;
   std::erase(name, ':');
   return name;
 });
@@ -96,7 +96,7 @@ TEST_P(PlantedBugTest, IsCaught) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PlantedBugTest, ::testing::ValuesIn(kPlanted),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace
 }  // namespace capstan::sim

@@ -5,12 +5,6 @@
 
 namespace capstan::sim {
 
-struct SimNetwork::Node {
-  std::unique_ptr<Outbox> outbox;
-  SimNode* logic = nullptr;
-  std::map<std::string, PeerId> connected;
-};
-
 class SimNetwork::NodeOutbox final : public Outbox {
  public:
   NodeOutbox(SimNetwork& network, size_t self) : network_(network), self_(self) {}

@@ -54,7 +54,11 @@ class SimNetwork {
   std::function<bool(PeerId to, Message& message)> tap;
 
  private:
-  struct Node;
+  struct Node {
+    std::unique_ptr<Outbox> outbox;
+    SimNode* logic = nullptr;
+    std::map<std::string, PeerId> connected;
+  };
   class NodeOutbox;
   struct Event {
     Time due;
