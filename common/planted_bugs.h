@@ -9,6 +9,7 @@ enum class Bug {
   kCommitBeforeLastAck,     // a rank commits a step before every shard acknowledged its push
   kNoEmptyPush,             // a shard without a key of the batch gets no push
   kIdleRankInMinimum,       // ssp: a rank without a lease holds the others back
+  kLateEnterCounts,         // ssp: a doubled ENTER that comes after LEAVE is believed
   kForgetClosedLease,       // a late push of a closed lease is applied
   kRepeatedPushApplied,     // a push that comes twice counts twice
   kPartsJoinedAcrossRequests,  // parts of two pushes of one process are mixed

@@ -324,8 +324,8 @@ bool ShardCore::KeepSyncPush(PeerId from, const FrameHeader& header, PushRecord 
 void ShardCore::OnCommit(PeerId from, const Message& message) {
   const FrameHeader& header = message.header;
   if (!Admit(from, header) || !Commit(from, header)) return;
-  if ((header.flags & kFlagEnter) != 0) state_->Apply(OpEnter{header.rank});
-  if ((header.flags & kFlagLeave) != 0) state_->Apply(OpLeave{header.rank});
+  if ((header.flags & kFlagEnter) != 0) state_->Apply(OpEnter{header.rank, header.request});
+  if ((header.flags & kFlagLeave) != 0) state_->Apply(OpLeave{header.rank, header.request});
   FrameHeader reply = ReplyHeader(MessageKind::kAck, header);
   reply.done = state_->HighestClock();
   Reply(from, reply, Buffer(), 0);

@@ -73,12 +73,19 @@ Step ShardState::HighestClock() const {
 void ShardState::Do(OpCommit op) { ranks_[op.rank].done = std::max(ranks_[op.rank].done, op.done); }
 
 void ShardState::Do(OpEnter op) {
-  const Step highest = HighestClock();
-  ranks_[op.rank].active = true;
-  ranks_[op.rank].done = std::max(ranks_[op.rank].done, highest);
+  RankState& rank = ranks_[op.rank];
+  if (op.order <= rank.last_order && !Planted(Bug::kLateEnterCounts)) return;
+  rank.last_order = op.order;
+  rank.active = true;
+  rank.done = std::max(rank.done, HighestClock());
 }
 
-void ShardState::Do(OpLeave op) { ranks_[op.rank].active = false; }
+void ShardState::Do(OpLeave op) {
+  RankState& rank = ranks_[op.rank];
+  if (op.order <= rank.last_order) return;
+  rank.last_order = op.order;
+  rank.active = false;
+}
 
 void ShardState::Do(OpKeepPush op) {
   CHECK_EQ(op.push.step, version_);

@@ -15,8 +15,10 @@
 namespace capstan {
 
 struct OpCommit { Rank rank; Step done; };         // the rank's `done` rises to this
-struct OpEnter { Rank rank; };                     // ssp: the rank counts in the minimum, at the highest clock
-struct OpLeave { Rank rank; };
+// ssp: the rank counts in the minimum, at the highest clock, or leaves it. `order` grows with every such wish of a
+// term: one that comes late, after a newer one, changes nothing.
+struct OpEnter { Rank rank; uint64_t order; };
+struct OpLeave { Rank rank; uint64_t order; };
 struct OpKeepPush { PushRecord push; };            // sync: held until the step is applied
 struct OpApplyStep {};                             // sync: the step `version`
 struct OpApplyPush { PushRecord push; };           // async, ssp: one update, now
@@ -73,6 +75,7 @@ class ShardState {
   struct RankState {
     Step done = 0;
     bool active = false;                // ssp: holds a lease
+    uint64_t last_order = 0;            // of its last OpEnter or OpLeave
     std::optional<PushRecord> kept;     // sync: of step `version`
   };
 

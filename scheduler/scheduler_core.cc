@@ -52,6 +52,7 @@ SchedulerCore::~SchedulerCore() = default;
 // ---- messages -----------------------------------------------------------------------------------------------
 
 void SchedulerCore::OnMessage(PeerId from, const Message& message, Time now) {
+  StartClock(now);  // a message may come before the first tick
   const FrameHeader& header = message.header;
   if (header.Kind() == MessageKind::kJoin) return OnJoin(from, message, now);
   if (header.job != options_.job_id ||
@@ -290,13 +291,15 @@ void SchedulerCore::Enter(Phase phase, Time now) {
   last_advance_ = now;
 }
 
+void SchedulerCore::StartClock(Time now) {
+  if (clock_started_) return;
+  clock_started_ = true;
+  Enter(Phase::kJoining, now);
+  next_word_ = now + Milliseconds(job_->config().cluster().join_timeout_ms()) / 3;
+}
+
 void SchedulerCore::Tick(Time now) {
-  if (!clock_started_) {
-    clock_started_ = true;
-    job_start_ = now;
-    Enter(Phase::kJoining, now);
-    next_word_ = now + Milliseconds(job_->config().cluster().join_timeout_ms()) / 3;
-  }
+  StartClock(now);
   if (phase_ == Phase::kFinished) return;
   CheckMembers(now);
   CheckPhase(now);

@@ -102,6 +102,7 @@ class SchedulerCore {
   void SendLeaseClosings();
   void SendSaves();
   void SendEnds();
+  void StartClock(Time now);
   void Enter(Phase phase, Time now);
   void CheckPhase(Time now);     // goes on when everybody answered
   void CheckMembers(Time now);   // heartbeats and deadlines
@@ -124,7 +125,6 @@ class SchedulerCore {
   const Generation generation_ = 1;      // raised at every rewind, once there are rewinds
   Phase phase_ = Phase::kJoining;
   bool clock_started_ = false;
-  Time job_start_{};
   Time phase_start_{};
   Time next_send_{};
   Time next_word_{};

@@ -45,34 +45,33 @@ uint64_t RequestTable::Begin(ShardId shard, FrameHeader header, std::vector<Requ
     part.reply_bytes = parts[i].reply_bytes;
     SealFrame(part.message);
     request.parts.push_back(std::move(part));
-    shards_[shard].queue.push_back({id, static_cast<uint16_t>(i)});
   }
+  shards_[shard].queue.push_back(id);
   Drain(shard);
   return id;
 }
 
+// Credit is given to whole requests: a push is answered only when all of its parts are there, so two half-sent
+// pushes could wait for each other's credit for ever.
 void RequestTable::Drain(ShardId shard) {
   ShardLine& line = shards_[shard];
   while (!line.queue.empty()) {
-    const Waiting next = line.queue.front();
-    const auto found = requests_.find(next.request);
-    if (found == requests_.end() || found->second.parts[next.part].answered) {
-      line.queue.pop_front();
-      continue;
-    }
-    Part& part = found->second.parts[next.part];
-    const size_t bytes = part.message.body.size() + part.reply_bytes;
-    // A single part larger than the limit still goes when nothing else is under way.
+    Request& request = requests_.at(line.queue.front());
+    size_t bytes = 0;
+    for (const Part& part : request.parts) bytes += part.message.body.size() + part.reply_bytes;
+    // A request larger than the limit still goes when nothing else is under way.
     if (line.inflight > 0 && line.inflight + bytes > settings_.inflight_bytes) return;
     line.queue.pop_front();
     line.inflight += bytes;
-    part.holds_credit = true;
-    SendPart(found->second, next.part);
+    request.sent = true;
+    for (uint16_t i = 0; i < request.parts.size(); ++i) {
+      request.parts[i].holds_credit = true;
+      SendPart(request, i);
+    }
   }
 }
 
-void RequestTable::SendPart(Request& request, uint16_t part) {
-  request.parts[part].sent = true;
+void RequestTable::SendPart(const Request& request, uint16_t part) {
   outbox_.Send(peers_[request.shard], request.parts[part].message);
 }
 
@@ -90,8 +89,8 @@ RequestTable::Outcome RequestTable::Answered(ShardId shard, uint64_t id, uint16_
     if (number >= request.parts.size() || request.parts[number].answered) return Outcome::kUnknown;
     Part& part = request.parts[number];
     part.answered = true;
-    part.message.body = Buffer();
     GiveCreditBack(request, part);
+    part.message.body = Buffer();
     if (--request.open > 0) {
       Drain(shard);
       return Outcome::kPartAnswered;
@@ -122,9 +121,9 @@ void RequestTable::RetryLater(ShardId shard, uint64_t id, Time now) {
 void RequestTable::Tick(Time now) {
   if (Planted(Bug::kNoResend)) return;
   for (auto& [id, request] : requests_) {
-    if (now < request.resend_at) continue;
+    if (!request.sent || now < request.resend_at) continue;
     for (uint16_t i = 0; i < request.parts.size(); ++i) {
-      if (!request.parts[i].sent || request.parts[i].answered) continue;
+      if (request.parts[i].answered) continue;
       resent_.Add();
       SendPart(request, i);
     }

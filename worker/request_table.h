@@ -47,7 +47,6 @@ class RequestTable {
   struct Part {
     Message message;
     uint32_t reply_bytes = 0;
-    bool sent = false;
     bool answered = false;
     bool holds_credit = false;
   };
@@ -59,18 +58,15 @@ class RequestTable {
     Time begun{};
     Time resend_at{};
     Duration pause{};
+    bool sent = false;
     bool parked = false;
-  };
-  struct Waiting {
-    uint64_t request;
-    uint16_t part;
   };
   struct ShardLine {
     size_t inflight = 0;
-    std::deque<Waiting> queue;  // parts without credit yet
+    std::deque<uint64_t> queue;  // requests without credit yet
   };
 
-  void SendPart(Request& request, uint16_t part);
+  void SendPart(const Request& request, uint16_t part);
   void GiveCreditBack(Request& request, Part& part);
   void Drain(ShardId shard);
 

@@ -65,6 +65,7 @@ constexpr Planted kPlanted[] = {
     {Bug::kCommitBeforeLastAck, "commit_before_last_ack", "sync"},
     {Bug::kNoEmptyPush, "no_empty_push", "sync"},
     {Bug::kIdleRankInMinimum, "idle_rank_in_minimum", "ssp:2"},
+    {Bug::kLateEnterCounts, "late_enter_counts", "ssp:1"},
     {Bug::kForgetClosedLease, "forget_closed_lease", "async"},
     {Bug::kRepeatedPushApplied, "repeated_push_applied", "async"},
     {Bug::kPartsJoinedAcrossRequests, "parts_joined_across_requests", "sync"},

@@ -120,7 +120,12 @@ class Cluster final : public Observer {
       outcome.faults.push_back(text);
     }
     if (scheduler_->core().exit_code() != ExitCode::kDone) {
-      outcome.faults.push_back("the job failed: " + scheduler_->core().reason());
+      std::string text = "the job failed: " + scheduler_->core().reason();
+      for (const auto& worker : workers_) {
+        text += "; " + worker->core().WaitingFor(network_.now());
+        for (const auto& machine : worker->core().machines()) text += ", " + machine->Describe();
+      }
+      outcome.faults.push_back(text);
     }
     outcome.faults.insert(outcome.faults.end(), faults_.begin(), faults_.end());
     if (outcome.faults.empty()) CheckModel(&outcome);
