@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <unordered_map>
 #include <vector>
 
 #include "kernels/aligned_buffer.h"
@@ -89,7 +88,11 @@ class MatrixProducts::Cache {
     entry.c.set_data_handle(c);
     if (bias != nullptr) entry.bias.set_data_handle(const_cast<float*>(bias));
     entry.scratch.set_data_handle(scratch_.data());
-    entry.primitive.execute(stream_, entry.arguments);
+    // The C function takes the arguments as they are; the C++ one copies a map into an array each time.
+    const dnnl_status_t status =
+        dnnl_primitive_execute(entry.primitive.get(), stream_.get(), static_cast<int>(entry.arguments.size()),
+                               entry.arguments.data());
+    CHECK_EQ(status, dnnl_success) << "oneDNN could not run a product it had accepted";
     stream_.wait();
   }
 
@@ -101,7 +104,7 @@ class MatrixProducts::Cache {
     uint64_t last_use = 0;
     dnnl::primitive primitive;
     dnnl::memory a, b, bias, c, scratch;
-    std::unordered_map<int, dnnl::memory> arguments;  // handles to the same memory objects
+    std::vector<dnnl_exec_arg_t> arguments;  // the memory objects above
   };
 
   Entry& Find(const ProductKey& key) {
@@ -143,13 +146,13 @@ class MatrixProducts::Cache {
     entry->b = dnnl::memory(operands.b, engine_, nullptr);
     entry->c = dnnl::memory(operands.c, engine_, nullptr);
     entry->scratch = dnnl::memory(description.scratchpad_desc(), engine_, nullptr);
-    entry->arguments = {{DNNL_ARG_SRC, entry->a},
-                        {DNNL_ARG_WEIGHTS, entry->b},
-                        {DNNL_ARG_DST, entry->c},
-                        {DNNL_ARG_SCRATCHPAD, entry->scratch}};
+    entry->arguments = {{DNNL_ARG_SRC, entry->a.get()},
+                        {DNNL_ARG_WEIGHTS, entry->b.get()},
+                        {DNNL_ARG_DST, entry->c.get()},
+                        {DNNL_ARG_SCRATCHPAD, entry->scratch.get()}};
     if (HasBias(key.kind)) {
       entry->bias = dnnl::memory(bias, engine_, nullptr);
-      entry->arguments[DNNL_ARG_BIAS] = entry->bias;
+      entry->arguments.push_back({DNNL_ARG_BIAS, entry->bias.get()});
     }
     scratch_.Resize(std::max(scratch_.size(), description.scratchpad_desc().get_size()));
     return entry;

@@ -1,10 +1,9 @@
 #include "kernels/matmul_floor.h"
 
 #include <glog/logging.h>
+#include <time.h>
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
 #include <vector>
 
 #include "kernels/aligned_buffer.h"
@@ -60,26 +59,44 @@ void RunFloorBlock(MatrixProducts& products, std::vector<FloorLayer>& layers, si
 
 }  // namespace
 
-MatmulFloor MeasureMatmulFloor(std::span<const size_t> widths, size_t embedded, size_t batch,
-                               size_t block_rows, int repeats) {
-  CHECK(widths.size() >= 2 && batch > 0 && block_rows > 0 && repeats > 0 && embedded <= widths[0]);
+double ThreadSeconds() {
+  timespec now;
+  PCHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+struct MatmulFloor::Arrays {
+  size_t batch;
+  size_t block_rows;
   MatrixProducts products;
-  std::vector<FloorLayer> layers = MakeFloorLayers(widths, embedded, std::min(batch, block_rows));
-  MatmulFloor floor;
-  for (const FloorLayer& l : layers) {
-    floor.flop += 2.0 * static_cast<double>(batch * l.shape.out) *
-                  static_cast<double>(2 * l.shape.in + l.gradient_inputs);
+  std::vector<FloorLayer> layers;
+};
+
+MatmulFloor::MatmulFloor(std::span<const size_t> widths, size_t embedded, size_t batch, size_t block_rows)
+    : arrays_(std::make_unique<Arrays>()) {
+  CHECK(widths.size() >= 2 && batch > 0 && block_rows > 0 && embedded <= widths[0]);
+  arrays_->batch = batch;
+  arrays_->block_rows = block_rows;
+  arrays_->layers = MakeFloorLayers(widths, embedded, std::min(batch, block_rows));
+}
+
+MatmulFloor::~MatmulFloor() = default;
+
+double MatmulFloor::Run() {
+  const double start = ThreadSeconds();
+  for (size_t done = 0; done < arrays_->batch; done += arrays_->block_rows) {
+    RunFloorBlock(arrays_->products, arrays_->layers, std::min(arrays_->block_rows, arrays_->batch - done));
   }
-  floor.seconds = std::numeric_limits<double>::infinity();
-  for (int i = 0; i <= repeats; ++i) {  // the first one compiles the products and does not count
-    const auto start = std::chrono::steady_clock::now();
-    for (size_t done = 0; done < batch; done += block_rows) {
-      RunFloorBlock(products, layers, std::min(block_rows, batch - done));
-    }
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (i > 0) floor.seconds = std::min(floor.seconds, elapsed.count());
+  return ThreadSeconds() - start;
+}
+
+double MatmulFloor::flop() const {
+  double sum = 0;
+  for (const FloorLayer& l : arrays_->layers) {
+    sum += 2.0 * static_cast<double>(arrays_->batch * l.shape.out) *
+           static_cast<double>(2 * l.shape.in + l.gradient_inputs);
   }
-  return floor;
+  return sum;
 }
 
 }  // namespace capstan

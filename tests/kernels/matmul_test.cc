@@ -133,10 +133,10 @@ TEST(MatrixProducts, OutliveMoreShapesThanTheyKeep) {
 TEST(MatmulFloor, CountsItsWork) {
   SetThreadsOfThisThread(1);
   const std::vector<size_t> widths = {20, 8, 1};
-  const MatmulFloor floor = MeasureMatmulFloor(widths, 16, 40, 32, 2);
-  EXPECT_EQ(floor.flop, 2.0 * 40 * ((20 * 2 + 16) * 8 + (8 * 3) * 1));
-  EXPECT_GT(floor.seconds, 0.0);
-  EXPECT_LT(floor.seconds, 1.0);
+  MatmulFloor floor(widths, 16, 40, 32);
+  EXPECT_EQ(floor.flop(), 2.0 * 40 * ((20 * 2 + 16) * 8 + (8 * 3) * 1));
+  EXPECT_GT(floor.Run(), 0.0);
+  EXPECT_LT(floor.Run(), 1.0);
 }
 
 }  // namespace
