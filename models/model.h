@@ -48,11 +48,16 @@ class Model {
   // keys[t]. keys has tables().size() entries; those of dense tables stay empty.
   virtual void CollectKeys(const Batch& batch, std::vector<std::vector<uint64_t>>* keys) const = 0;
 
+  // The first table whose key list always equals that of `table`, or `table` itself: a caller that looks for the
+  // unique keys of a step needs to do so once for all tables that answer the same.
+  virtual size_t KeysLike(size_t table) const { return table; }
+
   // Adds the gradients of the batch (sums over examples of weight × d loss) to `gradients` and returns its loss.
   virtual LossSums ForwardBackward(const Batch& batch, std::span<const TableWeights> weights,
                                    std::span<TableGradients> gradients) = 0;
 
-  // scores[i]: the predicted probability of row i.
+  // scores[i]: the predicted probability of row i, with the bits of the forward pass of ForwardBackward on the same
+  // batch. (Another batch around the same row may give other bits.) The census scores a row by its counter.
   virtual void Predict(const Batch& batch, std::span<const TableWeights> weights, std::span<float> scores) = 0;
 };
 
