@@ -136,7 +136,7 @@ absl::Status ParseSplit(const DataFile& file, const DataPlan::Split& split, bool
 absl::Status CheckTotals(const ScanTotals& totals, const DataConfig& config, const DataPlan& plan) {
   if (totals.bad_rows > config.max_bad_rows()) {
     return InvalidArgument(fmt::format(
-        "{} ({} bad rows of {}, data.max_bad_rows allows {}: mend them, or set "
+        "{} (rows that are bad: {} of {}; data.max_bad_rows allows {}: mend them, or set "
         "data.max_bad_rows: {} to leave them out)",
         totals.first_problem, totals.bad_rows, plan.rows(), config.max_bad_rows(), totals.bad_rows));
   }

@@ -237,7 +237,8 @@ TEST(Dataset, BadRowsAreCountedListedAndLeftOut) {
   const absl::Status refused = Scan(*fs, config, {"a.csv"}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Message(refused),
-            "a.csv:3: column 'age': 'abc' is not a number (2 bad rows of 4, data.max_bad_rows allows 1: mend "
+            "a.csv:3: column 'age': 'abc' is not a number (rows that are bad: 2 of 4; data.max_bad_rows "
+            "allows 1: mend "
             "them, or "
             "set data.max_bad_rows: 2 to leave them out)");
   config.set_max_bad_rows(2);
