@@ -40,7 +40,7 @@ using std::chrono::milliseconds;
 constexpr int kIoThreads = 2;
 constexpr int kMaxSockets = 8192;
 // Messages of up to 1 MiB that wait unread for one connection; then its TCP window closes.
-constexpr int kReceiveQueueMessages = 256;
+constexpr int kReceiveQueueMessages = 64;
 constexpr size_t kMaxPartBytes = kMaxBodyBytes + 4096;
 // Received bodies up to this size are copied: they sit in a shared 8 KiB receive buffer that would be pinned.
 constexpr size_t kCopiedBodyBytes = 1024;
@@ -138,7 +138,7 @@ absl::StatusOr<ZmqSocket> NewZmqSocket(int type) {
   socket.Set<int64_t>(ZMQ_MAXMSGSIZE, kMaxPartBytes);
   socket.Set<int>(ZMQ_SNDHWM, 0);  // our limit counts bytes, and is checked before anything is queued
   socket.Set<int>(ZMQ_RCVHWM, kReceiveQueueMessages);
-  socket.Set<int>(ZMQ_HANDSHAKE_IVL, 5000);
+  socket.Set<int>(ZMQ_HANDSHAKE_IVL, 2000);
   socket.Set<int>(ZMQ_CONNECT_TIMEOUT, 2000);
   socket.Set<int>(ZMQ_RECONNECT_IVL, 50);
   socket.Set<int>(ZMQ_RECONNECT_IVL_MAX, 1000);
@@ -322,16 +322,11 @@ bool TcpPortReleased(const Endpoint& endpoint) {
   return released;
 }
 
-// A listener is closed by one of the library's threads. Whoever closes a transport may bind the place again at
-// once, and a late close would even unlink the next server's path.
+// A listener is closed a little later, by one of the library's threads; whoever closes a transport may bind the
+// port again at once.
 void AwaitRelease(const Endpoint& endpoint) {
   const Time deadline = SteadyNow() + kReleaseWait;
-  while (SteadyNow() < deadline) {
-    const bool released =
-        endpoint.kind == Endpoint::Kind::kTcp ? TcpPortReleased(endpoint) : access(endpoint.name.c_str(), F_OK) != 0;
-    if (released) return;
-    std::this_thread::sleep_for(milliseconds(1));
-  }
+  while (!TcpPortReleased(endpoint) && SteadyNow() < deadline) std::this_thread::sleep_for(milliseconds(1));
 }
 
 // Milliseconds for zmq_poll, rounded up so that a wait never ends early and spins.
@@ -671,8 +666,10 @@ void ZmqTransport::CloseSockets(int linger_ms) {
   dialed_.clear();
   if (!was_bound) return;
   router_.Set<int>(ZMQ_LINGER, linger_ms);
+  // The library leaves the file behind. While we listen it is ours.
+  if (bound_.kind == Endpoint::Kind::kIpc) unlink(bound_.name.c_str());
   router_ = ZmqSocket();
-  AwaitRelease(bound_);
+  if (bound_.kind == Endpoint::Kind::kTcp) AwaitRelease(bound_);
 }
 
 }  // namespace
