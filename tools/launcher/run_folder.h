@@ -1,0 +1,65 @@
+// The output folder of one run:
+//   job.textproto   everything effective
+//   metrics.jsonl   one line per interval
+//   result.json     written last
+//   model/          the saved model (storage/model_store.h)
+//   logs/           one file per process
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/file_system.h"
+#include "common/status.h"
+
+namespace capstan {
+
+// What result.json says. Absent figures are null there.
+struct RunResult {
+  std::string status;  // "done", or why not: "failed", "interrupted"
+  std::string reason;  // left out if empty
+  int exit_code = 0;
+  uint64_t examples = 0;
+  uint64_t steps = 0;
+  double seconds = 0;
+  std::string model_sha256;
+  struct Eval {
+    uint64_t rows = 0;
+    std::optional<double> auc;
+    std::optional<double> logloss;
+    std::optional<double> accuracy;
+    std::optional<double> calibration;
+  };
+  std::optional<Eval> eval;
+};
+std::string ResultJson(const RunResult& result);
+
+// One thread. Movable.
+class RunFolder {
+ public:
+  // Makes the folder, on the real disk. With an empty `output`: runs/<job>-<time>, with a number after it if
+  // that is taken. kInvalidArgument if `output` is there and not empty: a run never writes into another one's
+  // folder.
+  //   now  seconds since 1970, for the name
+  static absl::StatusOr<RunFolder> Create(const std::string& output, const std::string& job_name,
+                                          int64_t now);
+
+  const std::string& path() const { return path_; }
+  std::string model_path() const { return path_ + "/model"; }
+  std::string log_path(std::string_view process) const;
+
+  absl::Status WriteJob(std::string_view text);
+  // Appends a line to metrics.jsonl; it is on the disk afterwards.
+  absl::Status AppendMetrics(std::string_view line);
+  absl::Status WriteResult(const RunResult& result);
+
+ private:
+  explicit RunFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+  std::unique_ptr<WritableFile> metrics_;
+};
+
+}  // namespace capstan
