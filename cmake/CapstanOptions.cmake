@@ -24,8 +24,14 @@ set(CAPSTAN_SANITIZE "" CACHE STRING "Sanitizers for our own code, for example a
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 0)
 
 find_program(CAPSTAN_CCACHE ccache)
+# Messages name files from the root, wherever it is.
+set(capstan_root ${PROJECT_SOURCE_DIR})
 if(CAPSTAN_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CAPSTAN_CCACHE})
+  # With these two, a clone in another folder uses what this one has compiled; no absolute path may be in a flag.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CAPSTAN_CCACHE})
+  file(RELATIVE_PATH capstan_root ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR}/)
+  string(REGEX REPLACE "/$" "" capstan_root "${capstan_root}")
 endif()
 
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1")
@@ -39,7 +45,7 @@ set(capstan_compile
   -march=x86-64-v3 -ffp-contract=off -fno-math-errno -fno-trapping-math
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wformat=2
   -fstack-protector-strong -fstack-clash-protection -fcf-protection
-  -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+  -ffile-prefix-map=${capstan_root}/=)
 set(capstan_link -Wl,-z,relro,-z,now,-z,noexecstack)
 if(CAPSTAN_WERROR)
   list(APPEND capstan_compile -Werror)

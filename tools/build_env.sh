@@ -1,8 +1,5 @@
 # Sourced by the scripts of this folder, with the root of the tree as working directory.
 
-# Lets a clone in another folder use what this one has compiled.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-
 # capstan_build PRESET TARGET… installs what is missing, configures, and builds. Quiet when there is nothing to do;
 # with CUDA not found, CMake's one line about it is shown.
 capstan_build() {

@@ -102,6 +102,16 @@ TEST(Buffer, ThePoolKeepsNoMoreThanItsLimitAndNoLargeBlock) {
 
 TEST(Buffer, ImpossibleSizesThrow) { EXPECT_THROW(Buffer::Allocate(~size_t{0}), std::bad_alloc); }
 
+#if defined(__SANITIZE_ADDRESS__)
+TEST(BufferDeathTest, AddressSanitizerSeesThroughThePool) {
+  const Buffer buffer = Buffer::Allocate(300);  // of a block of 512
+  volatile std::byte* bytes = buffer.data();
+  EXPECT_DEATH(static_cast<void>(bytes[300]), "use-after-poison");
+  volatile std::byte* stale = Buffer::Allocate(300).data();
+  EXPECT_DEATH(static_cast<void>(stale[0]), "use-after-poison");
+}
+#endif
+
 // Many threads drop references to the same buffers, as I/O threads do; ThreadSanitizer watches.
 TEST(Buffer, ThreadsDropSharedReferences) {
   const size_t live_before = GetBufferPoolStats().live_bytes;

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kMaxStep = std::numeric_limits<uint64_t>::max();
 
 struct PullCase {
   Step wanted;
@@ -39,11 +39,11 @@ TEST(Consistency, MayAnswerPullAtEveryBound) {
       {10, 8, 2, true},
       // Async never waits; nothing wraps at the ends of the range.
       {0, 0, kUnbounded, true},
-      {kMax, 0, kUnbounded, true},
-      {kMax, 0, kMax - 1, false},
-      {kMax, 1, kMax - 1, true},
-      {kMax, kMax, 0, true},
-      {kMax, kMax - 1, 0, false},
+      {kMaxStep, 0, kUnbounded, true},
+      {kMaxStep, 0, kMaxStep - 1, false},
+      {kMaxStep, 1, kMaxStep - 1, true},
+      {kMaxStep, kMaxStep, 0, true},
+      {kMaxStep, kMaxStep - 1, 0, false},
   };
   for (const PullCase& c : kCases) {
     EXPECT_EQ(MayAnswerPull(c.wanted, c.slowest_done, c.staleness), c.answered)

@@ -16,13 +16,13 @@
 namespace capstan {
 namespace {
 
-constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kMaxWord = std::numeric_limits<uint64_t>::max();
 
 TEST(Hash, Mix64Golden) {
   EXPECT_EQ(Mix64(0), 0xe220a8397b1dcdafu);  // the published first output of splitmix64 from 0
   EXPECT_EQ(Mix64(1), 0x910a2dec89025cc1u);
   EXPECT_EQ(Mix64(uint64_t{1} << 63), 0x481ec0a212a9f3dbu);
-  EXPECT_EQ(Mix64(kMax), 0xe4d971771b652c20u);
+  EXPECT_EQ(Mix64(kMaxWord), 0xe4d971771b652c20u);
 }
 
 TEST(Hash, Mix64ChangesHalfOfTheBitsForOneBit) {
@@ -42,12 +42,9 @@ struct BytesCase {
 
 TEST(Hash, BytesGolden) {
   const BytesCase kCases[] = {
-      {"", 0, 0x2d06800538d394c2u},
-      {"a", 0, 0xe6c632b61e964e1fu},
-      {"abc", 0, 0x78af5f94892f3950u},
-      {"user_id", 0, 0xd55549748fdc4fa1u},
-      {"user_id", 1, 0x8ef941d9456706eeu},
-      {std::string(1000, 'x'), 0, 0xc0a4877b962cba82u},
+      {"", 0, 0x2d06800538d394c2u},        {"a", 0, 0xe6c632b61e964e1fu},
+      {"abc", 0, 0x78af5f94892f3950u},     {"user_id", 0, 0xd55549748fdc4fa1u},
+      {"user_id", 1, 0x8ef941d9456706eeu}, {std::string(1000, 'x'), 0, 0xc0a4877b962cba82u},
   };
   for (const BytesCase& c : kCases) {
     EXPECT_EQ(HashBytes(c.text, c.seed), c.hash) << "'" << c.text << "', seed " << c.seed;
@@ -66,7 +63,7 @@ TEST(Random, CounterHashGoldenAndSensitiveToEachArgument) {
 
 TEST(Random, UniformStaysInsideAndIsNeverZero) {
   EXPECT_EQ(UniformFromBits(0), -0x1.fffffcp-1f);
-  EXPECT_EQ(UniformFromBits(kMax), 0x1.fffffcp-1f);
+  EXPECT_EQ(UniformFromBits(kMaxWord), 0x1.fffffcp-1f);
   EXPECT_EQ(UniformFromBits(uint64_t{1} << 63), 0x1p-23f);         // the smallest above 0
   EXPECT_EQ(UniformFromBits((uint64_t{1} << 63) - 1), -0x1p-23f);  // the largest below
   EXPECT_EQ(UniformFromBits(Mix64(0)), 0x1.8882a4p-1f);
@@ -117,7 +114,7 @@ TEST(InitialValue, Golden) {  // a change changes every model
   const InitialValue value(1, "user_emb", 0.25f);
   EXPECT_EQ(value.At(0, 0), 0x1.c75cacp-3f);
   EXPECT_EQ(value.At(0, 1), -0x1.575418p-4f);
-  EXPECT_EQ(value.At(kMax, 15), -0x1.11339cp-3f);
+  EXPECT_EQ(value.At(kMaxWord, 15), -0x1.11339cp-3f);
 }
 
 TEST(InitialValue, DependsOnSeedTableKeyAndElementAndScalesExactly) {
