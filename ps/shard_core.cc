@@ -132,6 +132,7 @@ void ShardCore::OnSave(PeerId from, const Message& message) {
     Saved saved;
     saved.set_shard(shard_);
     saved.set_file(PartFileName(shard_));
+    if (state_->settings().home) FillProgress(saved.mutable_progress());
     std::vector<PartitionSum> sums;
     uint64_t bytes = 0;
     std::string sha256;
@@ -393,21 +394,25 @@ std::string ShardCore::WaitingFor() const {
   return missing.empty() ? "" : fmt::format("{} to commit step {}", RankNames(missing), state_->version());
 }
 
+void ShardCore::FillProgress(Progress* progress) const {
+  const TrainingTotals& totals = state_->totals();
+  progress->set_version(state_->version());
+  progress->set_epoch(state_->epoch());
+  progress->set_examples(totals.examples);
+  progress->set_weight_sum(totals.weight_sum);
+  progress->set_loss_sum(totals.loss_sum);
+  progress->set_bad_rows(totals.bad_rows);
+  progress->set_nonfinite_rows(totals.nonfinite_rows);
+  progress->set_waiting_for(WaitingFor());
+}
+
 void ShardCore::SendProgress(Time now) {
   if (!state_->settings().home || scheduler_ == kNoPeer || now < next_progress_) return;
   if (reported_lsn_ == state_->lsn() && now < next_progress_ + kWaitingWord) return;
   next_progress_ = now + kProgressInterval;
   reported_lsn_ = state_->lsn();
-  const TrainingTotals& totals = state_->totals();
   Progress progress;
-  progress.set_version(state_->version());
-  progress.set_epoch(state_->epoch());
-  progress.set_examples(totals.examples);
-  progress.set_weight_sum(totals.weight_sum);
-  progress.set_loss_sum(totals.loss_sum);
-  progress.set_bad_rows(totals.bad_rows);
-  progress.set_nonfinite_rows(totals.nonfinite_rows);
-  progress.set_waiting_for(WaitingFor());
+  FillProgress(&progress);
   ReplyProto(scheduler_, MessageKind::kProgress, FrameHeader(), progress);
 }
 

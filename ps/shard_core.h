@@ -18,6 +18,7 @@
 namespace capstan {
 
 class EffectiveJob;
+class Progress;
 
 struct ShardIdentity {
   Incarnation incarnation = 0;      // of the server process
@@ -82,6 +83,7 @@ class ShardCore {
   template <typename Proto>
   void ReplyProto(PeerId to, MessageKind kind, const FrameHeader& request, const Proto& proto);
   void Refuse(PeerId to, const FrameHeader& request, NackCode code, std::string reason, uint64_t needed = 0);
+  void FillProgress(Progress* progress) const;
   void SendProgress(Time now);
 
   const ShardIdentity identity_;

@@ -261,16 +261,20 @@ void SchedulerCore::OnRankDone(PeerId from, const Message& message, Time now) {
 
 void SchedulerCore::OnProgressFrame(const Message& message, Time now) {
   const absl::StatusOr<Progress> progress = ParseControl<Progress>(message);
-  if (!progress.ok()) return;
-  if (progress->version() > progress_.steps) last_advance_ = now;
-  progress_.steps = std::max(progress_.steps, progress->version());
-  progress_.examples = std::max(progress_.examples, progress->examples());
-  progress_.epoch = std::max(progress_.epoch, progress->epoch());
-  progress_.bad_rows = progress->bad_rows();
-  progress_.nonfinite_rows = progress->nonfinite_rows();
-  progress_.weight_sum = progress->weight_sum();
-  progress_.loss_sum = progress->loss_sum();
-  progress_.waiting_for = progress->waiting_for();
+  // Frames may overtake each other; an older one tells nothing.
+  if (progress.ok() && progress->version() >= progress_.steps) TakeProgress(*progress, now);
+}
+
+void SchedulerCore::TakeProgress(const Progress& progress, Time now) {
+  if (progress.version() > progress_.steps) last_advance_ = now;
+  progress_.steps = progress.version();
+  progress_.examples = progress.examples();
+  progress_.epoch = progress.epoch();
+  progress_.bad_rows = progress.bad_rows();
+  progress_.nonfinite_rows = progress.nonfinite_rows();
+  progress_.weight_sum = progress.weight_sum();
+  progress_.loss_sum = progress.loss_sum();
+  progress_.waiting_for = progress.waiting_for();
   progress_.workers_alive = roster_.Count(MemberRole::kWorker);
   events_.OnProgress(progress_);
 }
@@ -533,6 +537,7 @@ void SchedulerCore::OnSaved(ShardContact& shard, const Message& message, Time no
   if (saved.ParseFromString(whole)) sums = UnpackSums(saved.digests());
   if (!saved.error().empty()) return Fail(ExitCode::kCheckpoint, "saving the model: " + saved.error(), now);
   if (!sums.ok()) return Fail(ExitCode::kCheckpoint, "saving the model: an answer does not parse", now);
+  if (saved.has_progress()) TakeProgress(saved.progress(), now);
   saved_[i] = true;
   saved_parts_[i] = {saved.file(), saved.bytes(), saved.file_sha256()};
   saved_sums_.insert(saved_sums_.end(), sums->begin(), sums->end());

@@ -17,6 +17,7 @@ namespace capstan {
 
 class EffectiveJob;
 class Join;
+class Progress;
 
 struct SchedulerOptions {
   std::string version;                 // of the release; members must have the same
@@ -92,6 +93,7 @@ class SchedulerCore {
   void OnLeaseDone(PeerId from, const Message& message);
   void OnRankDone(PeerId from, const Message& message, Time now);
   void OnProgressFrame(const Message& message, Time now);
+  void TakeProgress(const Progress& progress, Time now);
   void OnSaved(ShardContact& shard, const Message& message, Time now);
   void OnBye(const Message& message);
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "common/planted_bugs.h"
+#include "worker/step_plan.h"
 
 namespace capstan {
 
@@ -68,15 +68,7 @@ PushInfo RankMachine::InfoProto() const {
 ShardRequests RankMachine::EmptyRequests(const PushInfo* info) const {
   ShardRequests requests(host_.shards());
   for (std::vector<RequestPart>& parts : requests) {
-    RequestPart part;
-    if (info != nullptr) {
-      BodyBuilder builder;
-      const size_t section = builder.Add(SectionKind::kPushInfo, 0, DType::kBytes, 1, sizeof(PushInfo));
-      part.body = builder.Allocate();
-      std::memcpy(builder.Section<std::byte>(section).data(), info, sizeof(PushInfo));
-      part.sections = builder.sections();
-    }
-    parts.push_back(std::move(part));
+    parts.push_back(info == nullptr ? RequestPart() : InfoPart(*info));
   }
   return requests;
 }

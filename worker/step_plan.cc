@@ -15,6 +15,16 @@ constexpr size_t kSectionOverhead = 2 * (sizeof(SectionDescriptor) + 8);
 
 }  // namespace
 
+RequestPart InfoPart(const PushInfo& info) {
+  BodyBuilder builder;
+  const size_t section = builder.Add(SectionKind::kPushInfo, 0, DType::kBytes, 1, sizeof(PushInfo));
+  RequestPart part;
+  part.body = builder.Allocate();
+  std::memcpy(builder.Section<std::byte>(section).data(), &info, sizeof info);
+  part.sections = builder.sections();
+  return part;
+}
+
 StepPlan::StepPlan(std::vector<PlannedTable> tables, ShardMap map, size_t part_bytes)
     : tables_(std::move(tables)), map_(std::move(map)), part_bytes_(part_bytes), lists_(tables_.size()) {
   for (size_t t = 0; t < tables_.size(); ++t) {
@@ -162,6 +172,12 @@ absl::Status StepPlan::ReadReplies(const ShardReplies& replies, std::span<float*
     }
   }
   return absl::OkStatus();
+}
+
+ShardRequests StepPlan::EmptyPush(const PushInfo& info) const {
+  ShardRequests requests(map_.shards());
+  for (std::vector<RequestPart>& parts : requests) parts.push_back(InfoPart(info));
+  return requests;
 }
 
 ShardRequests StepPlan::PushRequests(const PushInfo& info, std::span<const float* const> gradients) const {

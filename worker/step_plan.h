@@ -18,6 +18,9 @@ struct PlannedTable {
   size_t like = 0;       // the first table whose occurrences are always the same; itself if none
 };
 
+// One part with nothing but `info`.
+RequestPart InfoPart(const PushInfo& info);
+
 class StepPlan {
  public:
   // part_bytes: about the size of a part, keys and values counted; one row always fits.
@@ -35,6 +38,8 @@ class StepPlan {
   // Copies the rows of the replies to weights[t]: sparse [keys, width], dense [blocks × width] in block order.
   // kInternal: a reply does not have the shape that was asked for.
   absl::Status ReadReplies(const ShardReplies& replies, std::span<float* const> weights) const;
+  // A push that adds nothing, to every shard.
+  ShardRequests EmptyPush(const PushInfo& info) const;
   // gradients[t] in the same shapes.
   ShardRequests PushRequests(const PushInfo& info, std::span<const float* const> gradients) const;
 

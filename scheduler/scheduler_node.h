@@ -1,0 +1,59 @@
+// The scheduler process (or, in local mode, a thread of one): the loop around SchedulerCore, its address, the manifest
+// of the saved model.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "common/file_system.h"
+#include "scheduler/scheduler_core.h"
+#include "transport/heartbeat.h"
+
+namespace capstan {
+
+struct SchedulerNodeOptions {
+  SchedulerOptions core;
+  std::string bind_endpoint;               // tcp://IP:PORT, port 0 for a free one
+  TransportFactory make_transport;
+  FileSystem* file_system = nullptr;
+  std::function<void(const std::string& endpoint)> on_bound;  // the real endpoint; before anything else
+};
+
+struct SchedulerResult {
+  ExitCode exit_code = ExitCode::kDone;
+  std::string reason;
+  std::string model_sha256;                // of a job that ended well
+  uint64_t steps = 0;
+  uint64_t examples = 0;
+  uint64_t bad_rows = 0;
+  uint64_t nonfinite_rows = 0;
+  double mean_loss = 0;                    // over all that was trained, nats per unit of weight
+  double training_seconds = 0;             // from the start of training to its end, saving excluded
+};
+
+class SchedulerNode {
+ public:
+  // `events` is called on the thread of Run.
+  SchedulerNode(SchedulerNodeOptions options, const EffectiveJob& job, SchedulerEvents& events);
+  ~SchedulerNode();
+
+  SchedulerResult Run();
+  void Stop(ExitCode code, const std::string& reason);  // from any thread: ends the job for everybody
+
+ private:
+  absl::Status WriteModel(const SchedulerCore& core, SchedulerResult* result);
+
+  const SchedulerNodeOptions options_;
+  std::unique_ptr<EffectiveJob> job_;
+  SchedulerEvents& events_;
+  const SteadyClock clock_;
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;  // guards the two below
+  ExitCode stop_code_ = ExitCode::kDone;
+  std::string stop_reason_;
+};
+
+}  // namespace capstan

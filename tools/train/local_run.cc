@@ -1,0 +1,83 @@
+#include "tools/train/local_run.h"
+
+#include <unistd.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "common/random.h"
+#include "common/version.h"
+#include "kernels/cpu_isa.h"
+#include "proto/control.pb.h"
+#include "ps/server_node.h"
+#include "tools/train/scheduler_side.h"
+#include "tools/train/signals.h"
+#include "transport/inproc_transport.h"
+#include "worker/worker_node.h"
+
+namespace capstan {
+namespace {
+
+constexpr char kLocalScheduler[] = "inproc://scheduler";
+
+MemberOptions LocalMember(NodeRole role, const std::string& name, const JobConfig& config) {
+  SystemRandom random;
+  MemberOptions member;
+  member.role = role;
+  member.name = name;
+  member.host = "this process";
+  member.pid = static_cast<uint32_t>(getpid());
+  member.incarnation = static_cast<Incarnation>(random.Next() | 1);
+  member.version = kCapstanVersion;
+  member.cpu_isa = BestCpuIsa();
+  member.scheduler_endpoint = kLocalScheduler;
+  member.join_timeout = std::chrono::milliseconds(config.cluster().join_timeout_ms());
+  return member;
+}
+
+}  // namespace
+
+RunResult RunLocally(const EffectiveJob& job, RunFolder& folder, ProgressView& view) {
+  InprocHub hub;
+  const TransportFactory make_transport = [&hub] { return NewInprocTransport(hub, TransportOptions()); };
+  // In one process joining takes no time: only what goes wrong is worth a line.
+  const auto quiet = [](const std::string&) {};
+  const ClusterConfig& cluster = job.config().cluster();
+
+  SchedulerSideOptions side_options;
+  side_options.bind_endpoint = kLocalScheduler;
+  side_options.make_transport = make_transport;
+  side_options.heartbeats = false;
+  side_options.view = &view;
+  side_options.log = quiet;
+  SchedulerSide side(std::move(side_options), job, folder);
+  SignalWatcher signals([&side](int) { side.Stop(ExitCode::kInterrupted, "interrupted"); });
+
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < cluster.servers(); ++i) {
+    ServerOptions options;
+    options.member = LocalMember(NodeRole::kServer, fmt::format("server-{}", i), job.config());
+    options.shards = cluster.shards();
+    options.bind_endpoint = [i](uint32_t shard) { return fmt::format("inproc://server-{}/shard-{}", i, shard); };
+    options.make_transport = make_transport;
+    options.file_system = &PosixFileSystem();
+    options.log = quiet;
+    threads.emplace_back([options = std::move(options)]() mutable { ServerNode(std::move(options)).Run(); });
+  }
+  for (uint32_t i = 0; i < cluster.workers(); ++i) {
+    WorkerOptions options;
+    options.member = LocalMember(NodeRole::kWorker, fmt::format("worker-{}", i), job.config());
+    options.make_transport = make_transport;
+    options.file_system = &PosixFileSystem();
+    options.log = quiet;
+    threads.emplace_back([options = std::move(options)]() mutable { WorkerNode(std::move(options)).Run(); });
+  }
+  RunResult result = side.Run();
+  for (std::thread& thread : threads) thread.join();
+  return result;
+}
+
+}  // namespace capstan

@@ -1,0 +1,123 @@
+#include "tools/train/scheduler_side.h"
+
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "common/random.h"
+#include "common/version.h"
+#include "kernels/cpu_isa.h"
+#include "proto/control.pb.h"
+#include "storage/model_store.h"
+#include "tools/eval/evaluate.h"
+#include "tools/train/run_recorder.h"
+
+namespace capstan {
+
+SchedulerSide::SchedulerSide(SchedulerSideOptions options, const EffectiveJob& job, RunFolder& folder)
+    : options_(std::move(options)), job_(std::make_unique<EffectiveJob>(job)), folder_(folder) {
+  const JobConfig& config = job.config();
+  RunRecorder::Settings settings;
+  settings.total_examples = job.plan().rows() * config.epochs();
+  settings.epochs = config.epochs();
+  settings.workers = config.cluster().workers();
+  settings.interval = std::chrono::seconds(config.metrics_seconds());
+  recorder_ = std::make_unique<RunRecorder>(settings, folder_, options_.view, options_.log);
+
+  SystemRandom random;
+  SchedulerNodeOptions node;
+  node.core.version = kCapstanVersion;
+  node.core.incarnation = static_cast<Incarnation>(random.Next() | 1);
+  node.core.job_id = random.Next() | 1;
+  node.core.cpu_isa = BestCpuIsa();
+  node.core.model_folder = folder_.model_path();
+  node.core.heartbeats = options_.heartbeats;
+  node.bind_endpoint = options_.bind_endpoint;
+  node.make_transport = options_.make_transport;
+  node.file_system = &PosixFileSystem();
+  node.on_bound = options_.on_bound;
+  node_ = std::make_unique<SchedulerNode>(std::move(node), job, *recorder_);
+}
+
+SchedulerSide::~SchedulerSide() = default;
+
+void SchedulerSide::Stop(ExitCode code, const std::string& reason) { node_->Stop(code, reason); }
+
+RunResult SchedulerSide::Run() {
+  RunResult result;
+  SchedulerResult trained;
+  const absl::Status made = PosixFileSystem().MakeFolders(folder_.model_path());
+  if (made.ok()) {
+    trained = node_->Run();
+  } else {
+    trained.exit_code = ExitCode::kCheckpoint;
+    trained.reason = std::string(made.message());
+  }
+  if (options_.on_training_end) options_.on_training_end();
+  const absl::Status recorded = recorder_->Finish();
+  if (!recorded.ok()) options_.log(fmt::format("metrics.jsonl has gaps: {}", std::string(recorded.message())));
+  result.exit_code = ToInt(trained.exit_code);
+  result.reason = trained.reason;
+  result.examples = trained.examples;
+  result.steps = trained.steps;
+  result.seconds = trained.training_seconds;
+  result.model_sha256 = trained.model_sha256;
+  if (trained.bad_rows > 0) options_.log(fmt::format("{} bad rows were left out", trained.bad_rows));
+  if (trained.nonfinite_rows > 0) {
+    options_.log(fmt::format("{} gradient rows were not finite and were left out", trained.nonfinite_rows));
+  }
+  if (trained.exit_code == ExitCode::kDone) {
+    const absl::Status evaluated = EvaluateModel(&result);
+    if (!evaluated.ok()) {
+      result.exit_code = ToInt(ExitCode::kData);
+      result.reason = fmt::format("evaluation: {}", std::string(evaluated.message()));
+    }
+  }
+  result.status = result.exit_code == 0 ? "done" : result.exit_code == 130 ? "interrupted" : "failed";
+  const absl::Status written = folder_.WriteResult(result);
+  if (!written.ok()) {
+    options_.log(fmt::format("result.json: {}", std::string(written.message())));
+    if (result.exit_code == 0) result.exit_code = ToInt(ExitCode::kCheckpoint);
+  }
+  return result;
+}
+
+absl::Status SchedulerSide::EvaluateModel(RunResult* result) {
+  const DataConfig& data = job_->config().data();
+  if (data.eval_size() == 0) return absl::OkStatus();
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> model,
+                           SavedModel::Load(PosixFileSystem(), folder_.model_path()));
+  ScoreOptions options;
+  CAPSTAN_ASSIGN_OR_RETURN(const EvalReport report,
+                           Evaluate(PosixFileSystem(), *model, {data.eval().begin(), data.eval().end()}, options));
+  RunResult::Eval eval;
+  eval.rows = report.metrics.rows;
+  eval.auc = report.metrics.auc;
+  eval.logloss = report.metrics.logloss;
+  eval.accuracy = report.metrics.accuracy;
+  eval.calibration = report.metrics.calibration;
+  result->eval = eval;
+  return absl::OkStatus();
+}
+
+std::string SummaryOf(const RunResult& result, const std::string& folder) {
+  if (result.exit_code != 0) {
+    return fmt::format("{} (exit code {}): {}\nlogs are in {}/logs\n", result.status, result.exit_code, result.reason,
+                       folder);
+  }
+  std::string text =
+      fmt::format("trained on {} examples in {} steps, {:.1f} s ({:.0f} examples/s)\n", result.examples, result.steps,
+                  result.seconds, result.seconds > 0 ? static_cast<double>(result.examples) / result.seconds : 0.0);
+  if (result.eval.has_value()) {
+    const auto figure = [](const std::optional<double>& value) {
+      return value.has_value() ? fmt::format("{:.5f}", *value) : std::string("undefined");
+    };
+    text += fmt::format("test: AUC {}  log loss {}  accuracy {}  calibration {}  ({} rows)\n", figure(result.eval->auc),
+                        figure(result.eval->logloss), figure(result.eval->accuracy), figure(result.eval->calibration),
+                        result.eval->rows);
+  }
+  text += fmt::format("model: {}/model  sha256 {}\n", folder, result.model_sha256);
+  return text;
+}
+
+}  // namespace capstan

@@ -1,0 +1,74 @@
+#include "tools/train/train_command.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+
+#include <fmt/core.h>
+
+#include "common/exit_code.h"
+#include "proto/control.pb.h"
+#include "ps/optimizers.h"
+#include "tools/job/job_file.h"
+#include "tools/job/job_text.h"
+#include "tools/job/plan_job.h"
+#include "tools/launcher/progress.h"
+#include "tools/launcher/run_folder.h"
+#include "tools/train/local_run.h"
+#include "tools/train/process_run.h"
+#include "tools/train/scheduler_side.h"
+#include "tools/train/train_job.h"
+
+namespace capstan {
+namespace {
+
+int Complain(ExitCode code, const absl::Status& status) {
+  fmt::print(stderr, "{}\n", std::string(status.message()));
+  return ToInt(code);
+}
+
+std::string FolderOfThisProgram() {
+  std::string path(4096, '\0');
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
+  if (size <= 0) return ".";
+  path.resize(static_cast<size_t>(size));
+  return path.substr(0, path.rfind('/'));
+}
+
+std::vector<std::string> KnownOptimizers() {
+  std::vector<std::string> names;
+  for (const std::string_view name : OptimizerNames()) names.emplace_back(name);
+  return names;
+}
+
+}  // namespace
+
+int RunTrain(const TrainOptions& options) {
+  FileSystem& fs = PosixFileSystem();
+  JobConfig config;
+  std::vector<std::string> notes;
+  const absl::Status made = MakeTrainJob(fs, options, ProcessSurroundings(KnownOptimizers()), &config, &notes);
+  for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
+  if (!made.ok()) return Complain(ExitCode::kUsage, made);
+  EffectiveJob job;
+  const absl::Status planned = PlanJob(fs, config, &job);
+  if (!planned.ok()) return Complain(ExitCode::kData, planned);
+  absl::StatusOr<RunFolder> folder = RunFolder::Create(options.output, config.name(), std::time(nullptr));
+  if (!folder.ok()) return Complain(ExitCode::kUsage, folder.status());
+  const absl::Status written = folder->WriteJob(PrintJob(job.config()));
+  if (!written.ok()) return Complain(ExitCode::kUsage, written);
+
+  fmt::print(stderr, "{}: {} rows in {} splits, {} epochs, {} ranks, {}; output in {}\n", config.name(),
+             job.plan().rows(), job.plan().split_size(), config.epochs(), config.ranks(), config.consistency(),
+             folder->path());
+  ProgressView view(stdout);
+  const RunResult result = options.servers.has_value()
+                               ? RunProcesses(job, *folder, FolderOfThisProgram(), view)
+                               : RunLocally(job, *folder, view);
+  view.EndLine();
+  fmt::print(stderr, "{}", SummaryOf(result, folder->path()));
+  return result.exit_code;
+}
+
+}  // namespace capstan
