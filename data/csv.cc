@@ -81,21 +81,18 @@ RecordCursor::Step RecordCursor::Next() {
   return Step::kEnd;
 }
 
-size_t RecordCursor::ClosingQuote(size_t open, Step* step) const {
-  const std::string_view window = text_.substr(0, std::min(text_.size(), open + kMaxFieldBytes + 2));
-  for (size_t at = open + 1;;) {
-    const size_t quote = FindByte(window, '"', at);
-    if (quote == kNotFound) {
-      *step = at_end_ || window.size() < text_.size() ? Step::kOpenQuote : Step::kPartial;
-      return kNotFound;
-    }
-    if (quote + 1 == text_.size() && !at_end_) {
-      *step = Step::kPartial;  // the next byte may be its twin
-      return kNotFound;
-    }
-    if (quote + 1 >= text_.size() || text_[quote + 1] != '"') return quote + 1;
-    at = quote + 2;
+size_t RecordCursor::ClosingQuote(size_t open, uint64_t* lines, Step* step) const {
+  // A loop over bytes: quoted fields are short, and a call of memchr costs more than it saves.
+  const size_t limit = std::min(text_.size(), open + kMaxFieldBytes + 2);
+  for (size_t at = open + 1; at < limit; ++at) {
+    *lines += text_[at] == '\n' ? 1 : 0;
+    if (text_[at] != '"') continue;
+    if (at + 1 == text_.size() && !at_end_) break;  // the next byte may be its twin
+    if (at + 1 == text_.size() || text_[at + 1] != '"') return at + 1;
+    ++at;
   }
+  *step = at_end_ || limit < text_.size() ? Step::kOpenQuote : Step::kPartial;
+  return kNotFound;
 }
 
 RecordCursor::Step RecordCursor::QuotedRecord() {
@@ -105,13 +102,12 @@ RecordCursor::Step RecordCursor::QuotedRecord() {
     const size_t start = SkipBlanks(text_, at, dialect_);
     if (start < text_.size() && text_[start] == '"') {
       Step why = Step::kPartial;
-      at = ClosingQuote(start, &why);
+      error_line_ = line_ + lines;
+      at = ClosingQuote(start, &lines, &why);
       if (at == kNotFound) {
-        error_line_ = line_ + lines;
         error_field_ = field;
         return why;
       }
-      lines += CountLineEnds(text_.substr(start, at - start));
     }
     while (at < text_.size() && text_[at] != dialect_.delimiter && text_[at] != '\n') ++at;
     if (at < text_.size() && text_[at] == dialect_.delimiter) {

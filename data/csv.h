@@ -53,8 +53,9 @@ class RecordCursor {
   bool Skipped(std::string_view line) const;
   Step QuotedRecord();
   Step Found(size_t end, size_t next);
-  // Past the closing quote of the field whose quote is at `open`, or npos (`*step` says why).
-  size_t ClosingQuote(size_t open, Step* step) const;
+  // Past the closing quote of the field whose quote is at `open`, or npos (`*step` says why). Adds the line
+  // ends in between to *lines.
+  size_t ClosingQuote(size_t open, uint64_t* lines, Step* step) const;
 
   const std::string_view text_;
   const bool at_end_;
