@@ -11,10 +11,8 @@
 #include "kernels/vector_ops.h"
 
 namespace capstan {
-namespace {
 
-using Dim = dnnl::memory::dim;
-
+// Not in the anonymous namespace: members of Cache have these types.
 enum class ProductKind {
   kForward,
   kForwardBias,
@@ -23,17 +21,6 @@ enum class ProductKind {
   kDataGradient,
   kWeightGradient
 };
-
-ProductKind ForwardKind(bool bias, bool relu) {
-  if (bias) return relu ? ProductKind::kForwardBiasRelu : ProductKind::kForwardBias;
-  return relu ? ProductKind::kForwardRelu : ProductKind::kForward;
-}
-bool HasBias(ProductKind kind) {
-  return kind == ProductKind::kForwardBias || kind == ProductKind::kForwardBiasRelu;
-}
-bool HasRelu(ProductKind kind) {
-  return kind == ProductKind::kForwardRelu || kind == ProductKind::kForwardBiasRelu;
-}
 
 struct ProductKey {
   ProductKind kind;
@@ -45,6 +32,21 @@ struct ProductKey {
            a.shape.out == b.shape.out && a.shape.x_stride == b.shape.x_stride && a.threads == b.threads;
   }
 };
+
+namespace {
+
+using Dim = dnnl::memory::dim;
+
+ProductKind ForwardKind(bool bias, bool relu) {
+  if (bias) return relu ? ProductKind::kForwardBiasRelu : ProductKind::kForwardBias;
+  return relu ? ProductKind::kForwardRelu : ProductKind::kForward;
+}
+bool HasBias(ProductKind kind) {
+  return kind == ProductKind::kForwardBias || kind == ProductKind::kForwardBiasRelu;
+}
+bool HasRelu(ProductKind kind) {
+  return kind == ProductKind::kForwardRelu || kind == ProductKind::kForwardBiasRelu;
+}
 
 dnnl::memory::desc MatrixOf(size_t rows, size_t columns, size_t row_stride, size_t column_stride) {
   return dnnl::memory::desc(

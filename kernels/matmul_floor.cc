@@ -10,6 +10,14 @@
 #include "kernels/matmul.h"
 
 namespace capstan {
+
+// One layer's arrays; what they hold does not matter for the time. (Named: a member of Arrays has this type.)
+struct FloorLayer {
+  ProductShape shape;
+  size_t gradient_inputs;
+  AlignedBuffer<float> x, w, b, y, dy, dx, dw;
+};
+
 namespace {
 
 AlignedBuffer<float> FilledBuffer(size_t size) {
@@ -17,13 +25,6 @@ AlignedBuffer<float> FilledBuffer(size_t size) {
   for (size_t i = 0; i < size; ++i) buffer.data()[i] = static_cast<float>(i % 17) * 0.01f - 0.08f;
   return buffer;
 }
-
-// One layer's arrays; what they hold does not matter for the time.
-struct FloorLayer {
-  ProductShape shape;
-  size_t gradient_inputs;
-  AlignedBuffer<float> x, w, b, y, dy, dx, dw;
-};
 
 std::vector<FloorLayer> MakeFloorLayers(std::span<const size_t> widths, size_t embedded, size_t rows) {
   std::vector<FloorLayer> layers;
