@@ -284,6 +284,7 @@ TEST(JobFile, DataFilesAreFoundHereThenBesideTheJob) {
   JobFile file;
   ASSERT_TRUE(file.Override("--data", "data.train", "more.csv").ok());
   ASSERT_TRUE(file.Set("data.feature+=column: 'a'").ok());
+  ASSERT_TRUE(file.Override("--label", "data.label.column", "y").ok());
   ASSERT_TRUE(file.Set("model.lr=").ok());
   JobConfig job;
   ASSERT_EQ(file.Finish(*fs, here, &job, nullptr), absl::OkStatus());

@@ -176,67 +176,22 @@ class Checker {
     }
   }
 
-  void CheckFeature(const std::string& key, const FeatureConfig& feature, std::set<std::string>* names) {
-    if (feature.column().empty()) return Error(key, "has no 'column'");
-    if (!names->insert(feature.name()).second) {
-      Error(key,
-            fmt::format(
-                "a feature called '{}' is there already; a column may feed several features, each needs a "
-                "'name' of its own",
-                feature.name()));
-    }
-    if (feature.kind() == FeatureConfig::CATEGORICAL && (feature.has_normalize() || feature.has_missing())) {
-      Error(key + (feature.has_normalize() ? ".normalize" : ".missing"),
-            fmt::format(
-                "feature '{}' is CATEGORICAL: this is for NUMERIC ones (a missing category is a category)",
-                feature.name()));
-    }
-    if (feature.kind() == FeatureConfig::NUMERIC && feature.has_salt()) {
-      Error(key + ".salt",
-            fmt::format("feature '{}' is NUMERIC: a salt is for CATEGORICAL ones", feature.name()));
-    }
-    if (feature.column() == job_.data().label().column() && !job_.model().has_census()) {
-      Error(key + ".column",
-            fmt::format("'{}' is the label: the model would see the answer", feature.column()));
-    }
-  }
-
+  // Only what data/ does not check by itself (ValidateDataConfig).
   void CheckData() {
     const DataConfig& data = job_.data();
-    if (data.train_size() == 0)
+    if (data.train_size() == 0) {
       Error("data.train", "no file to train on; wanted data { train: \"FILE\" } or --data=FILE");
-    if (data.has_delimiter() && data.delimiter().size() != 1) {
-      Error("data.delimiter", fmt::format("'{}' has {} bytes, wanted one (a tab is \"\\t\")",
-                                          data.delimiter(), data.delimiter().size()));
     }
-    std::set<std::string> columns;
-    for (int i = 0; i < data.column_size(); ++i) {
-      if (data.column(i).empty() || !columns.insert(data.column(i)).second) {
-        Error(fmt::format("data.column[{}]", i), fmt::format("'{}' is empty or there twice", data.column(i)));
-      }
-    }
+    const std::vector<std::string> columns(data.column().begin(), data.column().end());
     const auto check_column = [&](const std::string& key, const std::string& column) {
-      if (columns.empty() || column.empty() || columns.count(column) > 0) return;
-      const std::vector<std::string> known(columns.begin(), columns.end());
-      Error(key, fmt::format("no column '{}'{}", column, NameHint(column, known)));
+      if (columns.empty() || column.empty()) return;
+      if (std::find(columns.begin(), columns.end(), column) != columns.end()) return;
+      Error(key, fmt::format("no column '{}'{}", column, NameHint(column, columns)));
     };
     check_column("data.label.column", data.label().column());
     check_column("data.weight_column", data.weight_column());
-    std::set<std::string> names;
     for (int i = 0; i < data.feature_size(); ++i) {
-      const std::string key = fmt::format("data.feature[{}]", i);
-      CheckFeature(key, data.feature(i), &names);
-      check_column(key + ".column", data.feature(i).column());
-    }
-    for (int i = 0; i < data.label().negative_size(); ++i) {
-      for (const std::string& positive : data.label().positive()) {
-        if (positive != data.label().negative(i)) continue;
-        Error(fmt::format("data.label.negative[{}]", i),
-              fmt::format("'{}' is a positive value too", positive));
-      }
-    }
-    if (data.label().negative_size() > 0 && data.label().positive_size() == 0) {
-      Error("data.label.negative", "needs data.label.positive beside it");
+      check_column(fmt::format("data.feature[{}].column", i), data.feature(i).column());
     }
   }
 

@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include "data/dataset.h"
 #include "proto/job.pb.h"
 #include "tools/job/assign.h"
 #include "tools/job/check.h"
@@ -30,6 +31,21 @@ std::string FolderOf(const std::string& path) {
 std::string ParentKey(const std::string& key) {
   const size_t end = key.find_last_of(".[");
   return end == std::string::npos ? "" : key.substr(0, end);
+}
+
+// What data/ has to say ("data.label.column: is missing; …"), unless something about the data is known
+// already.
+void AddDataProblem(const DataConfig& data, std::vector<Problem>* problems) {
+  for (const Problem& problem : *problems) {
+    if (problem.key.rfind("data.", 0) == 0) return;
+  }
+  const absl::Status status = ValidateDataConfig(data);
+  if (status.ok()) return;
+  const std::string message(status.message());
+  const size_t colon = message.find(": ");
+  const bool has_key = colon != std::string::npos && message.rfind("data.", 0) == 0;
+  problems->push_back(
+      {has_key ? message.substr(0, colon) : "data", has_key ? message.substr(colon + 2) : message});
 }
 
 }  // namespace
@@ -115,6 +131,8 @@ absl::Status JobFile::Override(std::string_view flag, std::string_view key, std:
   return absl::OkStatus();
 }
 
+void JobFile::ReplaceData(const DataConfig& data) { *impl_->job.mutable_data() = data; }
+
 const JobConfig& JobFile::raw() const { return impl_->job; }
 
 absl::Status JobFile::Finish(FileSystem& fs, const JobSurroundings& surroundings, JobConfig* job,
@@ -124,6 +142,7 @@ absl::Status JobFile::Finish(FileSystem& fs, const JobSurroundings& surroundings
   std::vector<Problem> problems;
   const absl::Status batch = job->ranks() == 0 ? absl::OkStatus() : InferBatch(job);
   CheckResult checked = CheckJob(*job, surroundings.optimizers);
+  AddDataProblem(job->data(), &checked.errors);
   if (!batch.ok()) {
     // The batch is half filled in: what the ranges say about it would only confuse.
     std::erase_if(checked.errors, [](const Problem& p) { return p.key.rfind("batch.", 0) == 0; });

@@ -14,6 +14,7 @@
 
 namespace capstan {
 
+class DataConfig;
 class JobConfig;
 
 // What a job depends on besides its text.
@@ -44,6 +45,8 @@ class JobFile {
   // The same for a flag with a name of its own: Override("--epochs", "epochs", "3").
   absl::Status Override(std::string_view flag, std::string_view key, std::string_view value,
                         bool append = false);
+  // Takes `data` for the job's data, for example with a guessed schema filled in.
+  void ReplaceData(const DataConfig& data);
   // The job as it stands, without defaults.
   const JobConfig& raw() const;
 

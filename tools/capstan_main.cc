@@ -1,0 +1,164 @@
+// `capstan`: train, evaluate, predict, and make data.
+#include <gflags/gflags.h>
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/eval/eval_commands.h"
+#include "tools/flags.h"
+#include "tools/gen/gap_command.h"
+#include "tools/gen/gen_command.h"
+#include "tools/train/train_command.h"
+
+// train
+DEFINE_string(data, "",
+              "Files to read, separated by commas; plain or .gz. train: instead of the job's data.train.");
+DEFINE_string(eval_data, "", "Files to evaluate on after training, separated by commas.");
+DEFINE_string(label, "", "Column that holds what is to be predicted.");
+DEFINE_uint32(epochs, 1, "Passes over the training data. Range: 1 to 100000. Default: as the job file says.");
+DEFINE_uint32(servers, 1,
+              "Server processes. Range: 1 to 1024. Without this flag everything runs in one process.");
+DEFINE_uint32(workers, 1, "Worker processes; without --servers, worker threads. At most the job's ranks.");
+DEFINE_uint32(shards, 1,
+              "Shards per server, one thread each. Range: 1 to 256. Default: as the job file says.");
+DEFINE_uint64(
+    seed, 1,
+    "Seed of initial values and shuffling (train), of the log (gen, gap). Default: 1, or as the job "
+    "file says.");
+DEFINE_string(consistency, "",
+              "sync, ssp:K (at most K steps apart) or async. Default: as the job file says.");
+DEFINE_string(output, "", "Output folder; one in use is refused. Default: runs/<job>-<time>.");
+DEFINE_uint32(max_restarts, 3, "How often a worker process that ended badly is started again; 0: never.");
+// eval, predict
+DEFINE_string(model, "", "Folder of a saved model, or of a run.");
+DEFINE_string(
+    out, "",
+    "File to write. eval: the figures as JSON, besides stdout; predict: the scores ('-' or nothing: "
+    "stdout); gen: the rows.");
+DEFINE_uint32(threads, 0, "Threads. 0: one per processor. No result depends on it.");
+DEFINE_uint64(max_bad_rows, 0, "More bad rows than this end the command. Default: as the model was trained.");
+// gen, gap
+DEFINE_uint64(rows, 0, "Rows to generate.");
+DEFINE_uint64(start, 0, "Number of the first row: training rows begin at 0, test rows at 1000000000.");
+
+namespace capstan {
+namespace {
+
+std::vector<std::string> SplitAtCommas(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+template <typename T>
+std::optional<T> IfGiven(const char* flag, T value) {
+  if (!FlagGiven(flag)) return std::nullopt;
+  return value;
+}
+
+int Train(const CommandLine& line) {
+  TrainOptions options;
+  if (!line.positional.empty()) options.job = line.positional[0];
+  options.data = SplitAtCommas(FLAGS_data);
+  options.eval_data = SplitAtCommas(FLAGS_eval_data);
+  options.label = FLAGS_label;
+  options.epochs = IfGiven<uint32_t>("epochs", FLAGS_epochs);
+  options.servers = IfGiven<uint32_t>("servers", FLAGS_servers);
+  options.workers = IfGiven<uint32_t>("workers", FLAGS_workers);
+  options.shards = IfGiven<uint32_t>("shards", FLAGS_shards);
+  options.seed = IfGiven<uint64_t>("seed", FLAGS_seed);
+  options.consistency = FLAGS_consistency;
+  options.sets = line.sets;
+  options.output = FLAGS_output;
+  options.max_restarts = FLAGS_max_restarts;
+  return RunTrain(options);
+}
+
+EvalCommandOptions EvalOptionsFromFlags() {
+  EvalCommandOptions options;
+  options.model = FLAGS_model;
+  options.data = SplitAtCommas(FLAGS_data);
+  options.out = FLAGS_out;
+  options.threads = FLAGS_threads;
+  options.max_bad_rows = IfGiven<uint64_t>("max_bad_rows", FLAGS_max_bad_rows);
+  return options;
+}
+
+int Gen(const CommandLine&) {
+  GenOptions options;
+  options.rows = FLAGS_rows;
+  options.seed = FLAGS_seed;
+  options.start = FLAGS_start;
+  options.out = FLAGS_out;
+  options.threads = FLAGS_threads;
+  return RunGen(options);
+}
+
+int Gap(const CommandLine& line) {
+  GapOptions options;
+  if (!line.positional.empty()) options.predictions = line.positional[0];
+  options.seed = FLAGS_seed;
+  options.start = FLAGS_start;
+  options.threads = FLAGS_threads;
+  return RunGap(options);
+}
+
+std::vector<Command> Commands() {
+  std::vector<Command> commands(5);
+  commands[0] = {.name = "train",
+                 .summary = "train a model and save it",
+                 .usage =
+                     "  capstan train examples/a9a_lr.textproto\n"
+                     "  capstan train JOB --servers=2 --workers=2 --set optimizer.learning_rate=0.01\n"
+                     "  capstan train --data=my.csv --label=bought      (the schema is guessed)",
+                 .flags = {"data", "eval_data", "label", "epochs", "servers", "workers", "shards", "seed",
+                           "consistency", "output", "max_restarts"},
+                 .takes_sets = true,
+                 .max_positional = 1,
+                 .run = Train};
+  commands[1] = {.name = "eval",
+                 .summary = "measure a saved model on a file with labels",
+                 .usage =
+                     "  capstan eval --model=runs/adult-20300101-120000 --data=adult.test\n"
+                     "Prints one JSON object on stdout.",
+                 .flags = {"model", "data", "out", "threads", "max_bad_rows"},
+                 .run = [](const CommandLine&) { return RunEval(EvalOptionsFromFlags()); }};
+  commands[2] = {.name = "predict",
+                 .summary = "score the rows of a file with a saved model",
+                 .usage =
+                     "  capstan predict --model=runs/adult-20300101-120000 --data=new.csv --out=scores.csv\n"
+                     "Writes row,score in the order of the input; the file needs no label column.",
+                 .flags = {"model", "data", "out", "threads", "max_bad_rows"},
+                 .run = [](const CommandLine&) { return RunPredict(EvalOptionsFromFlags()); }};
+  commands[3] = {.name = "gen",
+                 .summary = "write a click log whose best possible AUC is known",
+                 .usage =
+                     "  capstan gen --rows=1000000 --out=train.tsv\n"
+                     "  capstan gen --rows=100000 --start=1000000000 --out=test.tsv",
+                 .flags = {"rows", "seed", "start", "out", "threads"},
+                 .run = Gen};
+  commands[4] = {.name = "gap",
+                 .summary = "compare scores of a generated log with the best possible ones",
+                 .usage = "  capstan gap scores.csv --start=1000000000",
+                 .flags = {"seed", "start", "threads"},
+                 .max_positional = 1,
+                 .run = Gap};
+  return commands;
+}
+
+}  // namespace
+}  // namespace capstan
+
+int main(int argc, char** argv) {
+  FLAGS_logtostderr = true;
+  FLAGS_minloglevel = 1;  // warnings and errors; the progress line says the rest
+  google::InitGoogleLogging(argv[0]);
+  return capstan::RunCommands("capstan", CAPSTAN_VERSION, capstan::Commands(), argc, argv);
+}
