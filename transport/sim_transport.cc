@@ -73,7 +73,7 @@ std::unique_ptr<Transport> SimNetwork::NewTransport(const TransportOptions& opti
 bool SimNetwork::Bind(const std::string& endpoint, SimTransport* server) {
   if (!bound_.emplace(endpoint, server).second) return false;
   for (const auto& link : links_) {
-    if (link->endpoint == endpoint) Attach(link, server);
+    if (link->endpoint == endpoint && link->client != nullptr) Attach(link, server);
   }
   return true;
 }
@@ -103,7 +103,8 @@ void SimNetwork::Leave(SimTransport* transport) {
     link->waiting.clear();
     if (link->server != nullptr) link->server->ForgetClient(link.get());
   }
-  std::erase_if(links_, [](const auto& link) { return link->client == nullptr; });
+  // Frames of a client that left may still be under way to the server.
+  std::erase_if(links_, [](const auto& link) { return link->client == nullptr && link->server == nullptr; });
 }
 
 // Sends a message that was counted into its link's bytes, if chance lets it.

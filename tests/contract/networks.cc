@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -93,7 +94,7 @@ Message MakeFrame(uint64_t request, size_t body_bytes, uint64_t job) {
   if (std::memcmp(&message.header, &want.header, sizeof(FrameHeader)) != 0) {
     return ::testing::AssertionFailure() << "request " << request << ": another header";
   }
-  if (message.body.size() != body_bytes || std::memcmp(message.body.data(), want.body.data(), body_bytes) != 0) {
+  if (!std::ranges::equal(message.body.bytes(), want.body.bytes())) {
     return ::testing::AssertionFailure() << "request " << request << ": another body";
   }
   return ::testing::AssertionSuccess();
