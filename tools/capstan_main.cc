@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/version.h"
+#include "kernels/gpu/gpu_info.h"
 #include "tools/eval/eval_commands.h"
 #include "tools/flags.h"
 #include "tools/gen/gap_command.h"
@@ -160,5 +162,6 @@ int main(int argc, char** argv) {
   FLAGS_logtostderr = true;
   FLAGS_minloglevel = 1;  // warnings and errors; the progress line says the rest
   google::InitGoogleLogging(argv[0]);
-  return capstan::RunCommands("capstan", CAPSTAN_VERSION, capstan::Commands(), argc, argv);
+  const std::string version = std::string(capstan::kCapstanVersion) + "\n" + capstan::DescribeGpu();
+  return capstan::RunCommands("capstan", version, capstan::Commands(), argc, argv);
 }

@@ -97,6 +97,12 @@ absl::StatusOr<RunFolder> RunFolder::Create(const std::string& output, const std
   return folder;
 }
 
+absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path) {
+  CAPSTAN_ASSIGN_OR_RETURN(const bool exists, PosixFileSystem().Exists(path));
+  if (!exists) return NotFound(fmt::format("the output folder '{}' does not exist", path));
+  return RunFolder(path);
+}
+
 std::string RunFolder::log_path(std::string_view process) const {
   return fmt::format("{}/logs/{}.log", path_, process);
 }

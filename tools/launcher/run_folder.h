@@ -47,6 +47,9 @@ class RunFolder {
   static absl::StatusOr<RunFolder> Create(const std::string& output, const std::string& job_name,
                                           int64_t now);
 
+  // A folder that Create made in another process.
+  static absl::StatusOr<RunFolder> Open(const std::string& path);
+
   const std::string& path() const { return path_; }
   std::string model_path() const { return path_ + "/model"; }
   std::string log_path(std::string_view process) const;

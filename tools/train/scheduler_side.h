@@ -23,6 +23,8 @@ struct SchedulerSideOptions {
   std::function<void()> on_training_end;                       // before evaluation; may be empty
 };
 
+class RunRecorder;
+
 class SchedulerSide {
  public:
   // `job` from PlanJob. The folder exists; the model goes to folder.model_path().
