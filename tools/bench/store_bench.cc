@@ -61,7 +61,7 @@ class StoreBench {
     for (uint64_t i = 0; i < options_.rows; i += kCreatePerCall) {
       keys.clear();
       for (uint64_t j = i; j < std::min(i + kCreatePerCall, options_.rows); ++j) keys.push_back(BenchKey(j));
-      const double took = SecondsOf([&] { table_->Apply(keys, gradients_.data(), {}); });
+      const double took = CpuSecondsOf([&] { table_->Apply(keys, gradients_.data(), {}); });
       total += took;
       longest = std::max(longest, took);
     }
