@@ -34,9 +34,9 @@ using MergeSink = std::function<void(std::span<const Key> keys, const float* gra
 //   stays -0); then every element is divided by the divisor once, in fp32. A divisor of 1 changes no bit.
 //   divisor: the sum of weights (fp64 in rank order), or 1 for tables that take sums. Rounded to fp32.
 // A rank's row with a non-finite element is left out and counted, nothing else of that rank; a sum that is
-// not finite after the division is left out and counted too. Cost: one pass; per key a comparison per rank
-// that still has keys. With one rank whose rows need no division or removal, the sink reads the push in
-// place.
+// not finite after the division is left out and counted too.
+// Cost: one pass; per key a comparison per rank that still has keys. With one rank, a divisor of 1 and only
+// finite rows, the sink reads the push where it lies.
 MergeCounts SumInRankOrder(std::span<const RankGradients> ranks, uint32_t width, double divisor,
                            size_t block_keys, const MergeSink& sink);
 

@@ -16,8 +16,8 @@ struct RowLayout {
   uint32_t width = 0;
   uint32_t slot_floats = 0;
   size_t floats() const { return size_t{width} + slot_floats; }
-  // Distance between two records, a multiple of 8. Padding to 16 or 64 bytes was measured
-  // (docs/performance.md has the command): it costs memory and gains nothing that lasts.
+  // Distance between two records, a multiple of 8. Measured with `capstan-bench store`, 16 floats and
+  // Adagrad: padding to 16 bytes gains nothing, padding to 64 is slower for all the memory it takes.
   size_t bytes() const { return (floats() * sizeof(float) + sizeof(RowCounters) + 7) & ~size_t{7}; }
 };
 
