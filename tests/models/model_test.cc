@@ -10,6 +10,7 @@
 #include "kernels/compute_thread.h"
 #include "models/batch_view.h"
 #include "models/network.h"
+#include "models/step_benchmark.h"
 #include "proto/control.pb.h"
 #include "tests/models/local_tables.h"
 #include "tests/models/test_batch.h"
@@ -294,6 +295,21 @@ TEST(Models, ModelIsItsNetwork) {
   network->Predict(batch, tables.weights(), p);
   (*model)->Predict(batch, weights, q);
   EXPECT_EQ(p, q);
+}
+
+TEST(StepBenchmark, MeasuresAStepAndItsProducts) {
+  SetThreadsOfThisThread(1);
+  const FeatureShape shape{2, {"a", "b", "c"}};
+  const auto times = MeasureStep(WideDeepConfig(4, {8}), shape, 40, 2);
+  ASSERT_TRUE(times.ok()) << times.status();
+  EXPECT_GT(times->floor_seconds, 0.0);
+  EXPECT_GT(times->seconds, times->floor_seconds) << "a step has products and more";
+  EXPECT_EQ(times->flop, 2.0 * 40 * ((14 * 2 + 12) * 8 + 8 * 3));
+  EXPECT_GT(times->unique_rows, 2u * 3) << "rows of both sparse tables";
+  EXPECT_LE(times->unique_rows, 2u * 40 * 3);
+  EXPECT_EQ(MeasureStep(LrConfig(), shape, 40, 2).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MeasureStep(WideDeepConfig(4, {8}), shape, 0, 2).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Census, AddsOnePerRowWhateverTheJobSays) {
