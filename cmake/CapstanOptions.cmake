@@ -53,6 +53,10 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND capstan_compile -Wno-stringop-overflow)  # gcc 12 is wrong about fmt's format strings
 endif()
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # A unity build includes .cc files, and gcc takes their anonymous namespaces for those of a header.
+  list(APPEND capstan_compile -Wno-subobject-linkage)
+endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   list(APPEND capstan_compile -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)  # needs an optimising build
 endif()
