@@ -163,8 +163,10 @@ std::string HelpText(std::string_view program, const Command& command) {
   for (const std::string& name : command.flags) {
     gflags::CommandLineFlagInfo info;
     if (!gflags::GetCommandLineFlagInfo(name.c_str(), &info)) continue;
+    // A description may say itself what holds without the flag.
+    const bool told = info.default_value.empty() || info.description.find("Default:") != std::string::npos;
     text += fmt::format("  --{}  {}{}\n", name, info.description,
-                        info.default_value.empty() ? "" : fmt::format(" (default {})", info.default_value));
+                        told ? "" : fmt::format(" (default {})", info.default_value));
   }
   if (command.takes_sets) {
     text +=

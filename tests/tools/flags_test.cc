@@ -7,7 +7,7 @@
 DEFINE_uint64(test_rows, 5, "How many rows. Unit: rows.");
 DEFINE_string(test_out, "", "Where to write.");
 DEFINE_bool(test_quick, false, "Do less.");
-DEFINE_double(test_rate, 0.5, "How fast.");
+DEFINE_double(test_rate, 0.5, "How fast. Default: as the job says.");
 
 namespace capstan {
 namespace {
@@ -88,6 +88,7 @@ TEST(Flags, WhatIsWrongIsSaid) {
 }
 
 TEST(Flags, HelpListsFlagsWithDefaults) {
+  EXPECT_THAT(HelpText("capstan try", TestCommand()), HasSubstr("Default: as the job says.\n"));
   EXPECT_TRUE(Parse({"--help", "too", "many"})->help);
   EXPECT_THAT(HelpText("capstan try", TestCommand()),
               HasSubstr("--test_rows  How many rows. Unit: rows. (default 5)"));

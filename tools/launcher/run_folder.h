@@ -17,6 +17,15 @@
 
 namespace capstan {
 
+// Figures of an evaluation; those that are not defined on its rows are absent.
+struct RunEval {
+  uint64_t rows = 0;
+  std::optional<double> auc;
+  std::optional<double> logloss;
+  std::optional<double> accuracy;
+  std::optional<double> calibration;
+};
+
 // What result.json says. Absent figures are null there.
 struct RunResult {
   std::string status;  // "done", or why not: "failed", "interrupted"
@@ -26,14 +35,7 @@ struct RunResult {
   uint64_t steps = 0;
   double seconds = 0;
   std::string model_sha256;
-  struct Eval {
-    uint64_t rows = 0;
-    std::optional<double> auc;
-    std::optional<double> logloss;
-    std::optional<double> accuracy;
-    std::optional<double> calibration;
-  };
-  std::optional<Eval> eval;
+  std::optional<RunEval> eval;
 };
 std::string ResultJson(const RunResult& result);
 

@@ -1,6 +1,7 @@
 #include "tools/launcher/spawn.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -82,7 +83,7 @@ struct FdHolder {
 
 // fork, not posix_spawn: the child must ask to be killed with us, and only it can. The launcher is a small
 // process, so fork's copy of the page tables costs nothing.
-absl::StatusOr<pid_t> SpawnProcess(const ChildSpec& spec, const sigset_t& mask) {
+absl::StatusOr<pid_t> SpawnProcess(const ChildSpec& spec) {
   const FdHolder log(open(spec.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (log.fd < 0) return SpawnError(spec, "opening the log", spec.log_path, errno);
   const FdHolder null(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -98,11 +99,18 @@ absl::StatusOr<pid_t> SpawnProcess(const ChildSpec& spec, const sigset_t& mask) 
   pid_t child = -1;
   {
     const FdHolder write_end(ends[1]);
+    // No signal may reach the child while it still has our handlers: they would tell the parent.
+    sigset_t all;
+    sigset_t mask;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &mask);
     child = fork();
     if (child == 0) {
       BecomeChild(argv.data(), environment.data(), log.fd, null.fd, write_end.fd, parent, mask);
     }
-    if (child < 0) return SpawnError(spec, "forking for", spec.argv[0], errno);
+    const int fork_error = errno;
+    pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+    if (child < 0) return SpawnError(spec, "forking for", spec.argv[0], fork_error);
   }
   setpgid(child, child);  // both sides set it: whoever comes first
   // The pipe closes at a successful exec, and carries errno otherwise.

@@ -1,7 +1,6 @@
 // Starting one process.
 #pragma once
 
-#include <signal.h>
 #include <sys/types.h>
 
 #include "common/status.h"
@@ -10,9 +9,9 @@ namespace capstan {
 
 struct ChildSpec;
 
-// The child has a process group of its own, stdin from /dev/null, stdout and stderr appended to its log, the
-// signal mask given, default signal actions, and is killed when the calling thread ends. kNotFound: no such
+// The child has a process group of its own, stdin from /dev/null, stdout and stderr appended to its log,
+// our signal mask, default signal actions, and is killed when the calling thread ends. kNotFound: no such
 // program.
-absl::StatusOr<pid_t> SpawnProcess(const ChildSpec& spec, const sigset_t& mask);
+absl::StatusOr<pid_t> SpawnProcess(const ChildSpec& spec);
 
 }  // namespace capstan

@@ -1,11 +1,12 @@
 #include "tools/launcher/supervisor.h"
 
+#include <fcntl.h>
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -19,6 +20,18 @@ namespace capstan {
 namespace {
 
 Time SteadyNow() { return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now()); }
+
+// The write end of the living Supervisor's pipe, or -1.
+std::atomic<int> signal_pipe = -1;
+static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
+
+void OnSignal(int signal) {
+  const int saved_errno = errno;
+  const auto number = static_cast<unsigned char>(signal);
+  // A full pipe has plenty to wake up for already.
+  [[maybe_unused]] const ssize_t written = write(signal_pipe, &number, 1);
+  errno = saved_errno;
+}
 
 // How likely an exit is a consequence of another one: 0 a cause, 3 none at all.
 int CauseOrder(const ChildExit& exit) {
@@ -47,31 +60,35 @@ std::string ChildExit::ToString() const {
 
 absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Make() {
   std::unique_ptr<Supervisor> supervisor(new Supervisor);
-  sigset_t taken;
-  sigemptyset(&taken);
-  for (const int signal : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&taken, signal);
-  const int error = pthread_sigmask(SIG_BLOCK, &taken, &supervisor->old_mask_);
-  if (error != 0) return Internal(fmt::format("blocking signals: {}", std::strerror(error)));
-  supervisor->signal_fd_ = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
-  if (supervisor->signal_fd_ < 0) return Unavailable(fmt::format("signalfd: {}", std::strerror(errno)));
+  if (pipe2(supervisor->pipe_, O_NONBLOCK | O_CLOEXEC) != 0) {
+    return Unavailable(fmt::format("making a pipe for signals: {}", std::strerror(errno)));
+  }
+  CHECK_EQ(signal_pipe.exchange(supervisor->pipe_[1]), -1) << "two supervisors in one process";
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGCHLD, SIGINT, SIGTERM}) {
+    struct sigaction old = {};
+    if (sigaction(signal, &action, &old) != 0) {
+      return Internal(fmt::format("taking signal {}: {}", signal, std::strerror(errno)));
+    }
+    supervisor->old_actions_.emplace_back(signal, old);
+  }
   return supervisor;
 }
 
 Supervisor::~Supervisor() {
   if (!children_.empty()) Terminate(Duration::zero());
-  if (signal_fd_ >= 0) {
-    // What is pending would act the moment the signals are let through.
-    signalfd_siginfo info;
-    while (read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
-    }
-    close(signal_fd_);
+  for (const auto& [signal, action] : old_actions_) sigaction(signal, &action, nullptr);
+  if (pipe_[1] >= 0) signal_pipe = -1;
+  for (const int end : pipe_) {
+    if (end >= 0) close(end);
   }
-  pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
 }
 
 absl::Status Supervisor::Spawn(const ChildSpec& spec) {
   CHECK(!spec.argv.empty() && !pid(spec.name)) << spec.name;
-  CAPSTAN_ASSIGN_OR_RETURN(const pid_t child, SpawnProcess(spec, old_mask_));
+  CAPSTAN_ASSIGN_OR_RETURN(const pid_t child, SpawnProcess(spec));
   children_.push_back({spec.name, spec.log_path, spec.exit_code_if_killed, child});
   return absl::OkStatus();
 }
@@ -100,13 +117,12 @@ void Supervisor::ReapAll() {
 }
 
 bool Supervisor::WaitForSignal(Time deadline) {
-  pollfd waiting = {signal_fd_, POLLIN, 0};
-  if (poll(&waiting, 1, PollTimeout(deadline)) <= 0) return false;
+  pollfd waiting = {pipe_[0], POLLIN, 0};
+  // Interrupted by the signal itself (-1): it is in the pipe.
+  if (poll(&waiting, 1, PollTimeout(deadline)) == 0) return false;
   bool interrupted = false;
-  signalfd_siginfo info;
-  while (read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
-    interrupted |= info.ssi_signo != SIGCHLD;
-  }
+  unsigned char signal = 0;
+  while (read(pipe_[0], &signal, 1) == 1) interrupted |= signal != SIGCHLD;
   return interrupted;
 }
 

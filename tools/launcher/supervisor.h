@@ -44,9 +44,8 @@ struct SupervisorEvent {
 };
 
 // Use from one thread, the one that lives longest: the kernel kills the children when the thread that started
-// them ends. At most one Supervisor at a time in a process, made before other threads start: it takes
-// SIGCHLD, SIGINT and SIGTERM away from the calling thread (and so from threads started later) and gives them
-// back at the end.
+// them ends. At most one Supervisor at a time in a process: while it lives, SIGCHLD, SIGINT and SIGTERM of
+// the process, in whatever thread they arrive, come to it; afterwards they do what they did before.
 class Supervisor {
  public:
   static absl::StatusOr<std::unique_ptr<Supervisor>> Make();
@@ -80,8 +79,8 @@ class Supervisor {
   bool WaitForSignal(Time deadline);  // true: SIGINT or SIGTERM came
   void SignalAll(int signal);
 
-  int signal_fd_ = -1;
-  sigset_t old_mask_ = {};
+  int pipe_[2] = {-1, -1};  // the handler writes numbers of signals
+  std::vector<std::pair<int, struct sigaction>> old_actions_;
   std::vector<Child> children_;    // alive
   std::vector<ChildExit> exited_;  // not told yet
 };
