@@ -147,7 +147,7 @@ absl::StatusOr<RunResult> ReadResult(const RunFolder& folder) {
       if (!eval.contains(key) || !eval[key].is_number()) return std::nullopt;
       return eval[key].get<double>();
     };
-    RunResult::Eval figures;
+    RunEval figures;
     figures.rows = eval.value("rows", uint64_t{0});
     figures.auc = figure("auc");
     figures.logloss = figure("logloss");

@@ -90,7 +90,7 @@ absl::Status SchedulerSide::EvaluateModel(RunResult* result) {
   ScoreOptions options;
   CAPSTAN_ASSIGN_OR_RETURN(const EvalReport report,
                            Evaluate(PosixFileSystem(), *model, {data.eval().begin(), data.eval().end()}, options));
-  RunResult::Eval eval;
+  RunEval eval;
   eval.rows = report.metrics.rows;
   eval.auc = report.metrics.auc;
   eval.logloss = report.metrics.logloss;
