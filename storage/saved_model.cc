@@ -11,11 +11,7 @@
 #include "storage/part_format.h"
 
 namespace capstan {
-namespace {
-
-constexpr size_t kReadChunkBytes = size_t{1} << 20;
-constexpr uint32_t kNoBlock = ~uint32_t{0};
-
+// (Not in the anonymous namespace: members of types that have linkage.)
 struct LoadedBlock {
   std::vector<Key> keys;
   std::vector<float> values;  // [keys, kept floats of the table]
@@ -30,6 +26,11 @@ struct LoadedTable {
   std::vector<uint32_t> block_of_partition;  // index into blocks, or kNoBlock
   std::vector<LoadedBlock> blocks;
 };
+
+namespace {
+
+constexpr size_t kReadChunkBytes = size_t{1} << 20;
+constexpr uint32_t kNoBlock = ~uint32_t{0};
 
 // Reads a file from front to back, hashing what it hands out.
 class HashingReader {

@@ -15,8 +15,7 @@
 #include "storage/model_store.h"
 
 namespace capstan {
-namespace {
-
+// (Not in the anonymous namespace: members of types that have linkage.)
 // What a scorer needs of one table.
 struct ScoredTable {
   bool dense = false;
@@ -24,6 +23,8 @@ struct ScoredTable {
   InitialValue initial{0, "", 0};
   std::vector<float> values;  // dense: all elements
 };
+
+namespace {
 
 float ScaleOf(const TableSpec& spec) { return spec.init() == TableSpec::UNIFORM ? spec.scale() : 0.0f; }
 
