@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/exit_code.h"
+#include "tools/bench/pushpull_bench.h"
 #include "tools/bench/store_bench.h"
 
 DEFINE_bool(json, false, "Print one JSON object a line instead of columns.");
@@ -16,6 +17,9 @@ DEFINE_uint64(rows, 4'000'000,
 DEFINE_uint64(keys, 65'000, "Keys of a request. Range: 1 to --rows.");
 DEFINE_uint32(width, 0, "Floats per row. 0: 16, then 64.");
 DEFINE_double(seconds, 2, "Time for each comparison. Unit: s. More time, less noise.");
+
+DEFINE_string(transport, "tcp", "pushpull: tcp or ipc, on this machine.");
+DEFINE_string(endpoint, "", "pushpull-server: where to listen. Not for people.");
 
 namespace capstan {
 namespace {
@@ -31,15 +35,33 @@ absl::Status BenchStore() {
   return RunStoreBench(options, Report);
 }
 
+absl::Status BenchPushPull() {
+  PushPullBenchOptions options;
+  options.rows = FLAGS_rows;
+  options.keys_per_request = FLAGS_keys;
+  options.seconds = FLAGS_seconds;
+  options.transport = FLAGS_transport;
+  if (FLAGS_width != 0) options.widths = {FLAGS_width};
+  return RunPushPullBench(options, Report);
+}
+
+absl::Status ServePushPull() { return ServeBenchShard(FLAGS_endpoint); }
+
 struct BenchRow {
   std::string_view name;
   absl::Status (*run)();
 };
 constexpr BenchRow kBenches[] = {
     {"store", BenchStore},
+    {"pushpull", BenchPushPull},
 };
 
 int BenchMain(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "pushpull-server") {
+    const absl::Status served = ServePushPull();
+    if (!served.ok()) fmt::print(stderr, "pushpull-server: {}\n", std::string(served.message()));
+    return served.ok() ? 0 : ToInt(ExitCode::kModelError);
+  }
   if (argc == 2) {
     for (const BenchRow& row : kBenches) {
       if (row.name != argv[1]) continue;
@@ -63,6 +85,7 @@ int main(int argc, char** argv) {
   gflags::SetUsageMessage(
       "how close Capstan comes to what the machine allows.\n"
       "  capstan-bench store              row store and tables, one core, no network\n"
+      "  capstan-bench pushpull           pull and push through a server process\n"
       "  capstan-bench store --json       one JSON object a line\n"
       "Each line: name, value, unit, share of the limit measured in the same run.");
   gflags::ParseCommandLineFlags(&argc, &argv, true);

@@ -87,6 +87,7 @@ absl::Status SchedulerSide::EvaluateModel(RunResult* result) {
   if (data.eval_size() == 0) return absl::OkStatus();
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> model,
                            SavedModel::Load(PosixFileSystem(), folder_.model_path()));
+  CAPSTAN_RETURN_IF_ERROR(PinIsaOf(*model));  // the instruction set that it was trained with
   ScoreOptions options;
   CAPSTAN_ASSIGN_OR_RETURN(const EvalReport report,
                            Evaluate(PosixFileSystem(), *model, {data.eval().begin(), data.eval().end()}, options));
