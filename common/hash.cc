@@ -1,5 +1,7 @@
 #include "common/hash.h"
 
+// Compiled here, with the vector instructions of our baseline; the packaged library is built for SSE2.
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace capstan {

@@ -10,6 +10,8 @@
 #include "common/exit_code.h"
 #include "tools/bench/pushpull_bench.h"
 #include "tools/bench/store_bench.h"
+#include "tools/bench/train_bench.h"
+#include "tools/train/programs.h"
 
 DEFINE_bool(json, false, "Print one JSON object a line instead of columns.");
 DEFINE_uint64(rows, 4'000'000,
@@ -45,6 +47,13 @@ absl::Status BenchPushPull() {
   return RunPushPullBench(options, Report);
 }
 
+absl::Status BenchTrain() {
+  TrainBenchOptions options;
+  if (!gflags::GetCommandLineFlagInfoOrDie("rows").is_default) options.rows = FLAGS_rows;
+  options.programs = FolderOfThisProgram();
+  return RunTrainBench(options, Report);
+}
+
 absl::Status ServePushPull() { return ServeBenchShard(FLAGS_endpoint); }
 
 struct BenchRow {
@@ -54,6 +63,7 @@ struct BenchRow {
 constexpr BenchRow kBenches[] = {
     {"store", BenchStore},
     {"pushpull", BenchPushPull},
+    {"train", BenchTrain},
 };
 
 int BenchMain(int argc, char** argv) {
@@ -86,6 +96,7 @@ int main(int argc, char** argv) {
       "how close Capstan comes to what the machine allows.\n"
       "  capstan-bench store              row store and tables, one core, no network\n"
       "  capstan-bench pushpull           pull and push through a server process\n"
+      "  capstan-bench train              Wide & Deep on generated rows, whole runs\n"
       "  capstan-bench store --json       one JSON object a line\n"
       "Each line: name, value, unit, share of the limit measured in the same run.");
   gflags::ParseCommandLineFlags(&argc, &argv, true);

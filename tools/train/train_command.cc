@@ -1,7 +1,5 @@
 #include "tools/train/train_command.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <ctime>
 
@@ -17,6 +15,7 @@
 #include "tools/launcher/run_folder.h"
 #include "tools/train/local_run.h"
 #include "tools/train/process_run.h"
+#include "tools/train/programs.h"
 #include "tools/train/scheduler_side.h"
 #include "tools/train/train_job.h"
 
@@ -26,14 +25,6 @@ namespace {
 int Complain(ExitCode code, const absl::Status& status) {
   fmt::print(stderr, "{}\n", std::string(status.message()));
   return ToInt(code);
-}
-
-std::string FolderOfThisProgram() {
-  std::string path(4096, '\0');
-  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
-  if (size <= 0) return ".";
-  path.resize(static_cast<size_t>(size));
-  return path.substr(0, path.rfind('/'));
 }
 
 std::vector<std::string> KnownOptimizers() {
