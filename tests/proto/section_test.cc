@@ -237,7 +237,7 @@ TEST(Section, StructsNeedTheirSectionAndItsSize) {
   EXPECT_THAT(std::string(ReadStruct<RowsInfo>(*view, SectionKind::kRowsInfo).status().message()),
               HasSubstr("no section of kind 10"));
   EXPECT_THAT(std::string(ReadStruct<RowsInfo>(*view, SectionKind::kPushInfo).status().message()),
-              HasSubstr("has 56 bytes, want 32"));
+              HasSubstr("has 56 bytes, want 40"));
 }
 
 // What ParseBody accepts lies inside the body, whatever the descriptors say (AddressSanitizer watches).

@@ -32,7 +32,7 @@ const std::vector<FolderRule>& FolderRules() {
       {"ps", {"transport", "proto", "common", "kernels", "storage"}},
       {"scheduler", {"transport", "proto", "common", "storage"}},
       {"models", {"kernels", "data", "proto", "common"}},
-      {"worker", {"models", "data", "transport", "proto", "common", "storage"}},
+      {"worker", {"models", "kernels", "data", "transport", "proto", "common", "storage"}},
       {"collective", {"transport", "proto", "common", "kernels"}},
       {"tools",
        {"common", "proto", "transport", "kernels", "storage", "data", "ps", "scheduler", "models", "worker",
