@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "kernels/cpu_isa.h"
 #include "proto/control.pb.h"
 #include "ps/server_node.h"
+#include "tools/train/node_main.h"
 #include "tools/train/scheduler_side.h"
 #include "tools/train/signals.h"
 #include "transport/inproc_transport.h"
@@ -38,13 +41,32 @@ MemberOptions LocalMember(NodeRole role, const std::string& name, const JobConfi
   return member;
 }
 
+// One log per process, also when there is only one. Thread-safe.
+class ProcessLog {
+ public:
+  explicit ProcessLog(const std::string& path) : file_(std::fopen(path.c_str(), "we")) {}
+  ~ProcessLog() {
+    if (file_ != nullptr) std::fclose(file_);
+  }
+  void Write(const std::string& line) {
+    std::lock_guard lock(mutex_);
+    if (file_ == nullptr) return LogLine(line);  // better on the terminal than nowhere
+    fmt::print(file_, "{}\n", TimedLine(line));
+    std::fflush(file_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::FILE* const file_;
+};
+
 }  // namespace
 
 RunResult RunLocally(const EffectiveJob& job, RunFolder& folder, ProgressView& view) {
   InprocHub hub;
   const TransportFactory make_transport = [&hub] { return NewInprocTransport(hub, TransportOptions()); };
-  // In one process joining takes no time: only what goes wrong is worth a line.
-  const auto quiet = [](const std::string&) {};
+  ProcessLog process_log(folder.log_path("capstan"));
+  const auto log = [&process_log](const std::string& line) { process_log.Write(line); };
   const ClusterConfig& cluster = job.config().cluster();
 
   SchedulerSideOptions side_options;
@@ -52,7 +74,7 @@ RunResult RunLocally(const EffectiveJob& job, RunFolder& folder, ProgressView& v
   side_options.make_transport = make_transport;
   side_options.heartbeats = false;
   side_options.view = &view;
-  side_options.log = quiet;
+  side_options.log = log;
   SchedulerSide side(std::move(side_options), job, folder);
   SignalWatcher signals([&side](int) { side.Stop(ExitCode::kInterrupted, "interrupted"); });
 
@@ -64,7 +86,7 @@ RunResult RunLocally(const EffectiveJob& job, RunFolder& folder, ProgressView& v
     options.bind_endpoint = [i](uint32_t shard) { return fmt::format("inproc://server-{}/shard-{}", i, shard); };
     options.make_transport = make_transport;
     options.file_system = &PosixFileSystem();
-    options.log = quiet;
+    options.log = log;
     threads.emplace_back([options = std::move(options)]() mutable { ServerNode(std::move(options)).Run(); });
   }
   for (uint32_t i = 0; i < cluster.workers(); ++i) {
@@ -72,7 +94,7 @@ RunResult RunLocally(const EffectiveJob& job, RunFolder& folder, ProgressView& v
     options.member = LocalMember(NodeRole::kWorker, fmt::format("worker-{}", i), job.config());
     options.make_transport = make_transport;
     options.file_system = &PosixFileSystem();
-    options.log = quiet;
+    options.log = log;
     threads.emplace_back([options = std::move(options)]() mutable { WorkerNode(std::move(options)).Run(); });
   }
   RunResult result = side.Run();

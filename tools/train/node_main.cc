@@ -25,10 +25,12 @@ void StartLogging(const char* program) {
   google::InstallFailureSignalHandler();
 }
 
-void LogLine(const std::string& line) {
+std::string TimedLine(const std::string& line) {
   const std::time_t now = std::time(nullptr);
-  fmt::print(stderr, "{:%F %T} {}\n", fmt::localtime(now), line);
+  return fmt::format("{:%F %T} {}", fmt::localtime(now), line);
 }
+
+void LogLine(const std::string& line) { fmt::print(stderr, "{}\n", TimedLine(line)); }
 
 int UsageError(const absl::Status& status) {
   fmt::print(stderr, "{}\n", std::string(status.message()));

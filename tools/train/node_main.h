@@ -12,6 +12,7 @@
 namespace capstan {
 
 void StartLogging(const char* program);            // glog to stderr, crashes with a stack trace
+std::string TimedLine(const std::string& line);    // with date and time before it
 void LogLine(const std::string& line);             // time, then the line, on stderr
 int UsageError(const absl::Status& status);        // prints it; returns 2
 TransportFactory ZmqFactory();
