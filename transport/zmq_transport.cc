@@ -43,9 +43,6 @@ constexpr int kReceiveQueueMessages = 64;
 constexpr size_t kMaxPartBytes = kMaxBodyBytes + 4096;
 // Received bodies up to this size are copied: they sit in a shared 8 KiB receive buffer that would be pinned.
 constexpr size_t kCopiedBodyBytes = 1024;
-// More connections than a process has file descriptors for; beyond it the one silent for longest is
-// forgotten.
-constexpr size_t kMaxAcceptedPeers = 65536;
 // Frames taken from sockets known to be ready before all sockets are looked at again.
 constexpr int kFramesBetweenScans = 64;
 constexpr milliseconds kRedialInterval{1000};
