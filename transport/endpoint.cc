@@ -49,7 +49,8 @@ absl::StatusOr<Endpoint> ParseTcp(std::string_view text, std::string_view rest) 
 absl::StatusOr<Endpoint> ParseIpc(std::string_view text, std::string_view path) {
   if (path.empty()) return BadEndpoint(text, "no path");
   if (path.size() > kMaxIpcPathBytes) {
-    return BadEndpoint(text, fmt::format("the path has {} bytes, the limit is {}", path.size(), kMaxIpcPathBytes));
+    return BadEndpoint(text,
+                       fmt::format("the path has {} bytes, the limit is {}", path.size(), kMaxIpcPathBytes));
   }
   // To the library behind, '*' is a wildcard and '@' an abstract name without file permissions.
   if (path.front() == '@' || path.front() == '*' || path.find('\0') != std::string_view::npos) {
@@ -73,9 +74,12 @@ absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text) {
 
 std::string FormatEndpoint(const Endpoint& endpoint) {
   switch (endpoint.kind) {
-    case Endpoint::Kind::kTcp: return fmt::format("{}{}:{}", kTcpPrefix, endpoint.name, endpoint.port);
-    case Endpoint::Kind::kIpc: return fmt::format("{}{}", kIpcPrefix, endpoint.name);
-    case Endpoint::Kind::kInproc: break;
+    case Endpoint::Kind::kTcp:
+      return fmt::format("{}{}:{}", kTcpPrefix, endpoint.name, endpoint.port);
+    case Endpoint::Kind::kIpc:
+      return fmt::format("{}{}", kIpcPrefix, endpoint.name);
+    case Endpoint::Kind::kInproc:
+      break;
   }
   return fmt::format("{}{}", kInprocPrefix, endpoint.name);
 }
@@ -121,8 +125,10 @@ absl::StatusOr<std::string> AdvertisedAddress(std::string_view scheduler_endpoin
   const int error = errno;
   close(fd);
   if (!found) {
-    return Unavailable(fmt::format("no route to the scheduler at {}: {}; check the address, or give the address "
-                                   "to advertise", scheduler_endpoint, std::strerror(error)));
+    return Unavailable(
+        fmt::format("no route to the scheduler at {}: {}; check the address, or give the address "
+                    "to advertise",
+                    scheduler_endpoint, std::strerror(error)));
   }
   char text[INET_ADDRSTRLEN] = {};
   inet_ntop(AF_INET, &local.sin_addr, text, sizeof text);

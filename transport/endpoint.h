@@ -40,8 +40,8 @@ inline constexpr uint16_t kLastFreePort = 31999;
 absl::StatusOr<uint16_t> BindFreePort(std::string_view ip, Random& random,
                                       const std::function<int(uint16_t port)>& bind);
 
-// The local IPv4 address from which this machine reaches the scheduler, for other nodes to dial. 127.0.0.1 for
-// an ipc or inproc scheduler. Sends nothing. kUnavailable if there is no route.
+// The local IPv4 address from which this machine reaches the scheduler, for other nodes to dial. 127.0.0.1
+// for an ipc or inproc scheduler. Sends nothing. kUnavailable if there is no route.
 absl::StatusOr<std::string> AdvertisedAddress(std::string_view scheduler_endpoint);
 
 }  // namespace capstan

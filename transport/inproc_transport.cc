@@ -104,11 +104,12 @@ struct Link {
   std::mutex mutex;
   std::condition_variable attached;
   std::shared_ptr<Mailbox> server;  // guarded by mutex; null while nobody is bound
-  std::deque<Message> waiting;            // guarded by mutex; not empty only while `server` is null
+  std::deque<Message> waiting;      // guarded by mutex; not empty only while `server` is null
 };
 
 void CountOut(const Mail& mail) {
-  if (!mail.notice) mail.link->Bytes(mail.to_server).fetch_sub(WireBytes(mail.message), std::memory_order_relaxed);
+  if (!mail.notice)
+    mail.link->Bytes(mail.to_server).fetch_sub(WireBytes(mail.message), std::memory_order_relaxed);
 }
 
 void AttachServer(const std::shared_ptr<Link>& link, const std::shared_ptr<Mailbox>& server) {
@@ -227,7 +228,8 @@ absl::StatusOr<std::string> InprocTransport::Bind(const std::string& text) {
   CAPSTAN_ASSIGN_OR_RETURN(const Endpoint endpoint, ParseInproc(text));
   const std::string name = FormatEndpoint(endpoint);
   if (!bound_.empty()) {
-    return InvalidArgument(fmt::format("cannot bind '{}': this transport is bound to {} already", text, bound_));
+    return InvalidArgument(
+        fmt::format("cannot bind '{}': this transport is bound to {} already", text, bound_));
   }
   if (!registry_->Bind(name, mailbox_)) {
     return Unavailable(fmt::format("cannot listen at {}: {}", name, std::strerror(EADDRINUSE)));
@@ -336,7 +338,8 @@ size_t InprocTransport::InFlightBytes(PeerId peer) const {
 void InprocTransport::Close(Duration linger) {
   owner_.Check();
   if (closed_) return;
-  const Time deadline = SteadyClock().Now() + std::clamp<Duration>(linger, Duration::zero(), std::chrono::hours(1));
+  const Time deadline =
+      SteadyClock().Now() + std::clamp<Duration>(linger, Duration::zero(), std::chrono::hours(1));
   for (const auto& [name, id] : dialed_) {
     Link& link = *peers_.at(id).link;
     std::unique_lock lock(link.mutex);

@@ -25,9 +25,9 @@ class InprocHub {
   std::shared_ptr<inproc_internal::Registry> registry_;
 };
 
-// In-flight bytes are those that the receiver has not polled yet. A transport that closes and another that binds
-// the same name look like a peer that restarts: frames which the first did not poll are lost, frames sent while
-// nobody is bound wait.
+// In-flight bytes are those that the receiver has not polled yet. A transport that closes and another that
+// binds the same name look like a peer that restarts: frames which the first did not poll are lost, frames
+// sent while nobody is bound wait.
 std::unique_ptr<Transport> NewInprocTransport(InprocHub& hub, const TransportOptions& options);
 
 }  // namespace capstan

@@ -26,8 +26,8 @@ void NodeOutbox::Send(PeerId to, Message message) {
   const size_t bytes = WireBytes(message);
   if (pending_bytes_ + bytes > pending_limit_bytes_) {
     ++dropped_full_;
-    LOG_FIRST_N(ERROR, kLoggedDrops) << "dropped a " << ToString(message.header.Kind()) << " frame: "
-                                     << pending_bytes_ << " bytes wait for slow peers already";
+    LOG_FIRST_N(ERROR, kLoggedDrops) << "dropped a " << ToString(message.header.Kind())
+                                     << " frame: " << pending_bytes_ << " bytes wait for slow peers already";
     return;
   }
   pending_bytes_ += bytes;

@@ -12,8 +12,8 @@
 
 namespace capstan {
 
-// Belongs to the transport's thread. A node calls Flush in its loop, and polls with a short deadline as long as
-// pending_bytes() is not 0.
+// Belongs to the transport's thread. A node calls Flush in its loop, and polls with a short deadline as long
+// as pending_bytes() is not 0.
 class NodeOutbox final : public Outbox {
  public:
   // Frames beyond the limit are dropped like those to a peer that is gone, and counted; a node that watches

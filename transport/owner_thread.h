@@ -1,5 +1,5 @@
-// Sockets must not be shared between threads: doing so aborts deep inside the library, or worse, does not. This
-// check is on in every build.
+// Sockets must not be shared between threads: doing so aborts deep inside the library, or worse, does not.
+// This check is on in every build.
 #pragma once
 
 #include <sys/types.h>

@@ -84,7 +84,8 @@ void SimNetwork::Attach(const std::shared_ptr<Link>& link, SimTransport* server)
   for (const Message& message : std::exchange(link->waiting, {})) Launch(link, true, message);
 }
 
-std::shared_ptr<SimNetwork::Link> SimNetwork::Dial(const std::string& endpoint, SimTransport* client, PeerId peer) {
+std::shared_ptr<SimNetwork::Link> SimNetwork::Dial(const std::string& endpoint, SimTransport* client,
+                                                   PeerId peer) {
   const auto link = std::make_shared<Link>();
   link->endpoint = endpoint;
   link->client = client;
@@ -163,7 +164,8 @@ absl::StatusOr<std::string> SimTransport::Bind(const std::string& text) {
   CHECK(!closed_);
   CAPSTAN_ASSIGN_OR_RETURN(const std::string name, SimEndpointName(text));
   if (!bound_.empty()) {
-    return InvalidArgument(fmt::format("cannot bind '{}': this transport is bound to {} already", text, bound_));
+    return InvalidArgument(
+        fmt::format("cannot bind '{}': this transport is bound to {} already", text, bound_));
   }
   if (!network_.Bind(name, this)) {
     return Unavailable(fmt::format("cannot listen at {}: {}", name, std::strerror(EADDRINUSE)));
@@ -248,7 +250,8 @@ size_t SimTransport::InFlightBytes(PeerId peer) const {
 }
 
 bool SimTransport::AnyWaiting() const {
-  return std::any_of(peers_.begin(), peers_.end(), [](const auto& entry) { return !entry.second.link->waiting.empty(); });
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [](const auto& entry) { return !entry.second.link->waiting.empty(); });
 }
 
 void SimTransport::Close(Duration linger) {
@@ -264,7 +267,8 @@ void SimTransport::Leave() {
   if (closed_) return;
   closed_ = true;
   network_.Leave(this);
-  for (const Arrival& arrival : arrivals_) arrival.link->Bytes(arrival.to_server) -= WireBytes(arrival.message);
+  for (const Arrival& arrival : arrivals_)
+    arrival.link->Bytes(arrival.to_server) -= WireBytes(arrival.message);
   arrivals_.clear();
   peers_.clear();
   dialed_.clear();

@@ -1,5 +1,5 @@
-// Frames between the nodes of a simulated cluster, in one thread and from one seed. Time moves only when a Poll
-// has nothing due: then to the next delivery, or to the deadline.
+// Frames between the nodes of a simulated cluster, in one thread and from one seed. Time moves only when a
+// Poll has nothing due: then to the next delivery, or to the deadline.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ class SimNetwork {
   uint64_t dropped() const { return dropped_; }
   uint64_t duplicated() const { return duplicated_; }
 
-  // As with the other transports: what was sent to an endpoint before anybody binds it waits; what is under way
-  // to a transport that closes is lost. In-flight bytes are those that the receiver has not polled.
+  // As with the other transports: what was sent to an endpoint before anybody binds it waits; what is under
+  // way to a transport that closes is lost. In-flight bytes are those that the receiver has not polled.
   std::unique_ptr<Transport> NewTransport(const TransportOptions& options);
 
  private:

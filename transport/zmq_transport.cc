@@ -1,13 +1,8 @@
 #include "transport/zmq_transport.h"
 
-#include <arpa/inet.h>
 #include <malloc.h>
-#include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -16,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
-#include <list>
 #include <string_view>
 #include <thread>
 #include <unordered_map>
@@ -25,11 +19,16 @@
 
 #include <fmt/core.h>
 #include <glog/logging.h>
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
 
 #include "common/clock.h"
 #include "common/random.h"
+#include "transport/accepted_peers.h"
 #include "transport/endpoint.h"
 #include "transport/frame_gate.h"
+#include "transport/listening.h"
 #include "transport/owner_thread.h"
 
 namespace capstan {
@@ -44,19 +43,18 @@ constexpr int kReceiveQueueMessages = 64;
 constexpr size_t kMaxPartBytes = kMaxBodyBytes + 4096;
 // Received bodies up to this size are copied: they sit in a shared 8 KiB receive buffer that would be pinned.
 constexpr size_t kCopiedBodyBytes = 1024;
-// More connections than a process has file descriptors for; beyond it the one silent for longest is forgotten.
-constexpr size_t kMaxAcceptedPeers = 65536;
 // Frames taken from sockets known to be ready before all sockets are looked at again.
 constexpr int kFramesBetweenScans = 64;
 constexpr milliseconds kRedialInterval{1000};
-constexpr milliseconds kReleaseWait{500};
 constexpr std::chrono::hours kLongestWait{1};
+// For sockets closed with frames in flight, see CloseSockets.
+constexpr int kShortestDrainMs = 1000, kLongestDrainMs = 2000;
 
 Time SteadyNow() { return SteadyClock().Now(); }
 
-// ---------------------------------------------------------------------------------------------------------------
-// The process: one context, never terminated (terminating waits for every socket, and a second context that is
-// closed early can crash libsodium in this version).
+// ----------------------------------------------------------------------------------------------------
+// The process: one context, never terminated (terminating waits for every socket, and a second context that
+// is closed early can crash libsodium in this version).
 
 void RaiseFileLimit() {
   rlimit limit{};
@@ -90,7 +88,7 @@ void* ProcessContext() {
   return context;
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// ----------------------------------------------------------------------------------------------------
 // Sockets.
 
 class ZmqSocket {
@@ -134,7 +132,7 @@ absl::StatusOr<ZmqSocket> NewZmqSocket(int type) {
                                    zmq_strerror(zmq_errno())));
   }
   ZmqSocket socket(handle);
-  socket.Set<int>(ZMQ_LINGER, 0);  // Close flushes by itself
+  socket.Set<int>(ZMQ_LINGER, 0);  // CloseSockets decides
   socket.Set<int64_t>(ZMQ_MAXMSGSIZE, kMaxPartBytes);
   socket.Set<int>(ZMQ_SNDHWM, 0);  // our limit counts bytes, and is checked before anything is queued
   socket.Set<int>(ZMQ_RCVHWM, kReceiveQueueMessages);
@@ -191,16 +189,24 @@ class MessagePart {
   zmq_msg_t part_;
 };
 
-// ---------------------------------------------------------------------------------------------------------------
+// ----------------------------------------------------------------------------------------------------
 // Zero copy, both ways.
 
-using ByteCounter = std::shared_ptr<std::atomic<size_t>>;  // outlives the transport: I/O threads count down
-
-ByteCounter NewByteCounter() { return std::make_shared<std::atomic<size_t>>(0); }
+// Thread sanitizer does not see into the library, through whose queues memory changes hands: tell it.
+void HandOver([[maybe_unused]] void* memory) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_release(memory);
+#endif
+}
+void TakeOver([[maybe_unused]] void* memory) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_acquire(memory);
+#endif
+}
 
 // A message while the library holds parts that point into it.
 struct Departure {
-  std::atomic<int> parts{0};
+  std::atomic<int> parts;
   FrameHeader header;
   Buffer body;
   ByteCounter in_flight;
@@ -209,6 +215,7 @@ struct Departure {
 // Runs on an I/O thread, or on ours if the part was never taken.
 void ReleaseDeparture(void* /*data*/, void* hint) {
   auto* const departure = static_cast<Departure*>(hint);
+  TakeOver(departure);
   if (departure->parts.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const ByteCounter in_flight = std::move(departure->in_flight);
   const size_t bytes = sizeof(FrameHeader) + departure->body.size();
@@ -217,15 +224,21 @@ void ReleaseDeparture(void* /*data*/, void* hint) {
 }
 
 // Counts the message in and makes its parts. `body` stays empty if the message has none.
-void PrepareParts(const Message& message, const ByteCounter& in_flight, MessagePart& header, MessagePart& body) {
-  auto* const departure = new Departure{.parts = 0, .header = message.header, .body = message.body,
+void PrepareParts(const Message& message, const ByteCounter& in_flight, MessagePart& header,
+                  MessagePart& body) {
+  auto* const departure = new Departure{.parts = message.body.empty() ? 1 : 2,
+                                        .header = message.header,
+                                        .body = message.body,
                                         .in_flight = in_flight};
   in_flight->fetch_add(WireBytes(message), std::memory_order_relaxed);
-  // The store publishes the fields to the thread that releases the last part.
-  departure->parts.store(message.body.empty() ? 1 : 2, std::memory_order_release);
-  CHECK_EQ(zmq_msg_init_data(header.get(), &departure->header, sizeof(FrameHeader), &ReleaseDeparture, departure), 0);
+  HandOver(departure);
+  CHECK_EQ(
+      zmq_msg_init_data(header.get(), &departure->header, sizeof(FrameHeader), &ReleaseDeparture, departure),
+      0);
   if (message.body.empty()) return;
-  CHECK_EQ(zmq_msg_init_data(body.get(), message.body.data(), message.body.size(), &ReleaseDeparture, departure), 0);
+  CHECK_EQ(
+      zmq_msg_init_data(body.get(), message.body.data(), message.body.size(), &ReleaseDeparture, departure),
+      0);
 }
 
 void ReleaseArrival(void* argument) {
@@ -242,101 +255,12 @@ Buffer TakeBody(MessagePart& part) {
   return Buffer::Adopt(zmq_msg_data(kept), zmq_msg_size(kept), &ReleaseArrival, kept);
 }
 
-// ---------------------------------------------------------------------------------------------------------------
-// Connections that others made to our endpoint, by our id and by the routing id of the library.
-
-class AcceptedPeers {
- public:
-  struct Peer {
-    std::string routing_id;
-    ByteCounter in_flight;
-    std::list<PeerId>::iterator heard;
-  };
-
-  // The peer of a routing id, which was heard of just now; `fresh` becomes its id if it is new.
-  PeerId Heard(std::string_view routing_id, PeerId fresh) {
-    const auto found = ids_.find(std::string(routing_id));
-    if (found != ids_.end()) {
-      order_.splice(order_.end(), order_, peers_.at(found->second).heard);
-      return found->second;
-    }
-    if (peers_.size() >= kMaxAcceptedPeers) Forget(order_.front());
-    Peer peer{std::string(routing_id), NewByteCounter(), order_.insert(order_.end(), fresh)};
-    ids_.emplace(peer.routing_id, fresh);
-    peers_.emplace(fresh, std::move(peer));
-    return fresh;
-  }
-
-  const Peer* Find(PeerId id) const {
-    const auto found = peers_.find(id);
-    return found == peers_.end() ? nullptr : &found->second;
-  }
-
-  void Forget(PeerId id) {
-    const auto found = peers_.find(id);
-    if (found == peers_.end()) return;
-    ids_.erase(found->second.routing_id);
-    order_.erase(found->second.heard);
-    peers_.erase(found);
-  }
-
-  bool AnyInFlight() const {
-    return std::any_of(peers_.begin(), peers_.end(), [](const auto& entry) { return *entry.second.in_flight > 0; });
-  }
-
- private:
-  std::unordered_map<PeerId, Peer> peers_;
-  std::unordered_map<std::string, PeerId> ids_;
-  std::list<PeerId> order_;  // silent for longest first
-};
-
-// ---------------------------------------------------------------------------------------------------------------
-// Listening places.
-
-// 0 if nobody listens at the path, otherwise an errno. The library would take the path from a living server.
-int IpcPathInUse(const std::string& path) {
-  struct stat info{};
-  if (lstat(path.c_str(), &info) != 0) return errno == ENOENT ? 0 : errno;
-  if (!S_ISSOCK(info.st_mode)) return EEXIST;
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return errno;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.data(), path.size());
-  const bool refused = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 && errno == ECONNREFUSED;
-  close(fd);
-  return refused ? 0 : EADDRINUSE;  // refused: a file that a dead server left
-}
-
-bool TcpPortReleased(const Endpoint& endpoint) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return true;  // cannot tell
-  const int on = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(endpoint.port);
-  inet_pton(AF_INET, endpoint.name.c_str(), &address.sin_addr);
-  const bool released = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 || errno != EADDRINUSE;
-  close(fd);
-  return released;
-}
-
-// A listener is closed a little later, by one of the library's threads; whoever closes a transport may bind the
-// port again at once.
-void AwaitRelease(const Endpoint& endpoint) {
-  const Time deadline = SteadyNow() + kReleaseWait;
-  while (!TcpPortReleased(endpoint) && SteadyNow() < deadline) std::this_thread::sleep_for(milliseconds(1));
-}
-
 // Milliseconds for zmq_poll, rounded up so that a wait never ends early and spins.
 long PollTimeout(Time deadline, Time now) {
   if (deadline <= now) return 0;
   const Duration left = std::min<Duration>(deadline - now, kLongestWait);
   return static_cast<long>(std::chrono::ceil<milliseconds>(left).count());
 }
-
-// ---------------------------------------------------------------------------------------------------------------
 
 class ZmqTransport final : public Transport {
  public:
@@ -387,7 +311,7 @@ class ZmqTransport final : public Transport {
   bool TakeWake();
   Receipt Receive(const Source& source, Incoming& incoming);
   bool AnyInFlight() const;
-  void CloseSockets(int linger_ms);
+  void CloseSockets(int grace_ms);
 
   const TransportOptions options_;
   OwnerThread owner_;
@@ -416,8 +340,8 @@ absl::StatusOr<std::string> ZmqTransport::Bind(const std::string& text) {
     return InvalidArgument(fmt::format("'{}' names a place inside one process; want tcp:// or ipc://", text));
   }
   if (router_) {
-    return InvalidArgument(fmt::format("cannot bind '{}': this transport is bound to {} already", text,
-                                       FormatEndpoint(bound_)));
+    return InvalidArgument(
+        fmt::format("cannot bind '{}': this transport is bound to {} already", text, FormatEndpoint(bound_)));
   }
   return BindRouter(endpoint);
 }
@@ -436,7 +360,8 @@ absl::StatusOr<std::string> ZmqTransport::BindRouter(Endpoint endpoint) {
     int error = endpoint.kind == Endpoint::Kind::kIpc ? IpcPathInUse(endpoint.name) : 0;
     if (error == 0) error = bind_at(endpoint.port);
     if (error != 0) {
-      return Unavailable(fmt::format("cannot listen at {}: {}", FormatEndpoint(endpoint), std::strerror(error)));
+      return Unavailable(
+          fmt::format("cannot listen at {}: {}", FormatEndpoint(endpoint), std::strerror(error)));
     }
   }
   router_ = std::move(socket);
@@ -480,7 +405,8 @@ absl::Status ZmqTransport::Send(PeerId to, const Message& message) {
   owner_.Check();
   CHECK(!closed_);
   CHECK_EQ(message.header.body_len, message.body.size()) << "the message is not sealed";
-  if (const auto dialed = dialed_.find(to); dialed != dialed_.end()) return SendDialed(dialed->second, message);
+  if (const auto dialed = dialed_.find(to); dialed != dialed_.end())
+    return SendDialed(dialed->second, message);
   const AcceptedPeers::Peer* const accepted = accepted_.Find(to);
   return accepted != nullptr ? SendAccepted(to, *accepted, message) : PeerGone(to);
 }
@@ -630,14 +556,16 @@ void ZmqTransport::Wake() {
 }
 
 size_t ZmqTransport::InFlightBytes(PeerId peer) const {
-  if (const auto dialed = dialed_.find(peer); dialed != dialed_.end()) return dialed->second.in_flight->load();
+  if (const auto dialed = dialed_.find(peer); dialed != dialed_.end())
+    return dialed->second.in_flight->load();
   const AcceptedPeers::Peer* const accepted = accepted_.Find(peer);
   return accepted == nullptr ? 0 : accepted->in_flight->load();
 }
 
 bool ZmqTransport::AnyInFlight() const {
-  return accepted_.AnyInFlight() ||
-         std::any_of(dialed_.begin(), dialed_.end(), [](const auto& entry) { return *entry.second.in_flight > 0; });
+  return accepted_.AnyInFlight() || std::any_of(dialed_.begin(), dialed_.end(), [](const auto& entry) {
+           return *entry.second.in_flight > 0;
+         });
 }
 
 void ZmqTransport::Close(Duration linger) {
@@ -650,26 +578,36 @@ void ZmqTransport::Close(Duration linger) {
     for (const auto& [id, peer] : dialed_) peer.socket.RunCommands();
     std::this_thread::sleep_for(milliseconds(1));
   }
-  // What is counted as on its way may still sit in a write buffer of the library; it gets the rest of the time,
-  // in the background.
-  const Duration left = std::clamp<Duration>(deadline - SteadyNow(), Duration::zero(), std::chrono::seconds(1));
+  // What is counted as on its way may still sit in a write buffer of the library; it gets the rest of the
+  // time, in the background.
+  const Duration left =
+      std::clamp<Duration>(deadline - SteadyNow(), Duration::zero(), std::chrono::seconds(1));
   CloseSockets(static_cast<int>(std::chrono::duration_cast<milliseconds>(left).count()));
 }
 
-void ZmqTransport::CloseSockets(int linger_ms) {
+// Hands all sockets back; those with nothing in flight may take `grace_ms` for their write buffers.
+//
+// A socket that is told to drop its frames while one is half written aborts the process if the connection
+// breaks at that moment (libzmq issue 3442: the session cannot skip the rest of a message that it may no
+// longer read), and at the end of a job all sides close at once. So such a socket goes on sending in the
+// background for a while, of a random length so that two sides do not end it together.
+void ZmqTransport::CloseSockets(int grace_ms) {
   closed_ = true;
-  const bool was_bound = static_cast<bool>(router_);
   ready_.clear();
   sources_.clear();
   poll_items_.resize(1);
-  for (auto& [id, peer] : dialed_) peer.socket.Set<int>(ZMQ_LINGER, linger_ms);
+  SystemRandom random;
+  const int drain_ms =
+      kShortestDrainMs + static_cast<int>(random.Next() % (kLongestDrainMs - kShortestDrainMs));
+  for (auto& [id, peer] : dialed_)
+    peer.socket.Set<int>(ZMQ_LINGER, *peer.in_flight > 0 ? drain_ms : grace_ms);
   dialed_.clear();
-  if (!was_bound) return;
-  router_.Set<int>(ZMQ_LINGER, linger_ms);
+  if (!router_) return;
+  router_.Set<int>(ZMQ_LINGER, accepted_.AnyInFlight() ? drain_ms : grace_ms);
   // The library leaves the file behind. While we listen it is ours.
   if (bound_.kind == Endpoint::Kind::kIpc) unlink(bound_.name.c_str());
   router_ = ZmqSocket();
-  if (bound_.kind == Endpoint::Kind::kTcp) AwaitRelease(bound_);
+  if (bound_.kind == Endpoint::Kind::kTcp) AwaitPortReleased(bound_);
 }
 
 }  // namespace

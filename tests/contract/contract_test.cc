@@ -26,8 +26,22 @@ PeerId MustConnect(Transport& transport, const std::string& endpoint) {
 
 TEST_P(Contract, CarriesFramesOfEverySizeInOrderAndUnchanged) {
   // Around every size at which a transport changes its ways.
-  const std::vector<size_t> sizes = {0, 1, 7, 8, 33, 34, 256, 1023, 1024, 1025, 8191, 8193, 65536, kTargetPartBytes,
-                                     kMaxBodyBytes - 1, kMaxBodyBytes};
+  const std::vector<size_t> sizes = {0,
+                                     1,
+                                     7,
+                                     8,
+                                     33,
+                                     34,
+                                     256,
+                                     1023,
+                                     1024,
+                                     1025,
+                                     8191,
+                                     8193,
+                                     65536,
+                                     kTargetPartBytes,
+                                     kMaxBodyBytes - 1,
+                                     kMaxBodyBytes};
   std::string endpoint;
   auto server = NewServer(endpoint);
   auto client = network_->New();
@@ -58,7 +72,8 @@ TEST_P(Contract, ManyPeersEachGetTheirOwnAnswersInOrder) {
   for (uint64_t c = 0; c < kClients; ++c) {
     clients.push_back(network_->New());
     const PeerId to = MustConnect(*clients[c], endpoint);
-    for (uint64_t f = 0; f < kFrames; ++f) ASSERT_TRUE(clients[c]->Send(to, MakeFrame(c * 1000 + f, 100 * f)).ok());
+    for (uint64_t f = 0; f < kFrames; ++f)
+      ASSERT_TRUE(clients[c]->Send(to, MakeFrame(c * 1000 + f, 100 * f)).ok());
   }
   std::map<PeerId, uint64_t> seen;  // frames so far, by peer
   for (uint64_t i = 0; i < kClients * kFrames; ++i) {
@@ -233,18 +248,50 @@ TEST_P(Contract, FramesThatFailACheckAreCountedAndDoNotDisturbTheOthers) {
   const Case cases[] = {
       {"a changed field", [](Message& m) { m.header.step ^= 1; }, 1, 0, 0},
       {"another magic", [](Message& m) { m.header.magic = 0; }, 1, 0, 0},
-      {"an unknown kind", [](Message& m) { m.header.kind = 999; SealFrame(m); }, 1, 0, 0},
-      {"no kind", [](Message& m) { m.header.kind = 0; SealFrame(m); }, 1, 0, 0},
-      {"an unknown flag", [](Message& m) { m.header.flags = 1u << 31; SealFrame(m); }, 1, 0, 0},
-      {"spare bits", [](Message& m) { m.header.spare = 1; SealFrame(m); }, 1, 0, 0},
-      {"part 1 of 1", [](Message& m) { m.header.part = 1; SealFrame(m); }, 1, 0, 0},
-      {"the next version", [](Message& m) { m.header.version = kFrameVersion + 1; SealFrame(m); }, 0, 0, 1},
-      {"one byte too large", [](Message& m) {
+      {"an unknown kind",
+       [](Message& m) {
+         m.header.kind = 999;
+         SealFrame(m);
+       },
+       1, 0, 0},
+      {"no kind",
+       [](Message& m) {
+         m.header.kind = 0;
+         SealFrame(m);
+       },
+       1, 0, 0},
+      {"an unknown flag",
+       [](Message& m) {
+         m.header.flags = 1u << 31;
+         SealFrame(m);
+       },
+       1, 0, 0},
+      {"spare bits",
+       [](Message& m) {
+         m.header.spare = 1;
+         SealFrame(m);
+       },
+       1, 0, 0},
+      {"part 1 of 1",
+       [](Message& m) {
+         m.header.part = 1;
+         SealFrame(m);
+       },
+       1, 0, 0},
+      {"the next version",
+       [](Message& m) {
+         m.header.version = kFrameVersion + 1;
+         SealFrame(m);
+       },
+       0, 0, 1},
+      {"one byte too large",
+       [](Message& m) {
          m.body = Buffer::CopyOf(std::vector<char>(kMaxBodyBytes + 1).data(), kMaxBodyBytes + 1);
          m.header.body_len = kMaxBodyBytes + 1;
          m.header.body_xxh3 = HashBytes(m.body.data(), m.body.size());
          m.header.header_xxh3 = HashBytes(&m.header, 120);
-       }, 0, 1, 0},
+       },
+       0, 1, 0},
   };
   std::string endpoint;
   auto server = NewServer(endpoint);
@@ -344,7 +391,8 @@ TEST_P(Contract, ClosingSendsWhatIsQueued) {
 TEST_P(Contract, PollKeepsItsDeadline) {
   std::string endpoint;
   auto server = NewServer(endpoint);
-  for (const Duration wait : {Duration(milliseconds(30)), Duration(std::chrono::microseconds(300)), Duration::zero()}) {
+  for (const Duration wait :
+       {Duration(milliseconds(30)), Duration(std::chrono::microseconds(300)), Duration::zero()}) {
     const Time deadline = network_->Now() + wait;
     EXPECT_FALSE(server->Poll(deadline).has_value());
     EXPECT_GE(network_->Now(), deadline);
@@ -393,7 +441,8 @@ TEST_P(Contract, RefusesWhatItCannotDo) {
   EXPECT_EQ(in_use.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(std::string(in_use.message()).find(endpoint), std::string::npos) << in_use;
   EXPECT_NE(std::string(in_use.message()).find("Address already in use"), std::string::npos) << in_use;
-  EXPECT_EQ(server->Bind(network_->FreeEndpoint()).status().code(), absl::StatusCode::kInvalidArgument) << "twice";
+  EXPECT_EQ(server->Bind(network_->FreeEndpoint()).status().code(), absl::StatusCode::kInvalidArgument)
+      << "twice";
   const std::string foreign = network_->uses_sockets() ? "inproc://x" : "tcp://127.0.0.1:17000";
   EXPECT_EQ(other->Bind(foreign).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(other->Connect(foreign).status().code(), absl::StatusCode::kInvalidArgument);

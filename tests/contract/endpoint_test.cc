@@ -88,7 +88,8 @@ TEST(BindFreePort, TriesEveryPortOfTheRangeOnce) {
 TEST(BindFreePort, TakesTheFirstThatWorksAndStopsAtOtherErrors) {
   SeededRandom random(1);
   int calls = 0;
-  const auto third = BindFreePort("127.0.0.1", random, [&](uint16_t) { return ++calls < 3 ? EADDRINUSE : 0; });
+  const auto third =
+      BindFreePort("127.0.0.1", random, [&](uint16_t) { return ++calls < 3 ? EADDRINUSE : 0; });
   EXPECT_TRUE(third.ok());
   EXPECT_EQ(calls, 3);
   const auto denied = BindFreePort("10.9.8.7", random, [](uint16_t) { return EACCES; });

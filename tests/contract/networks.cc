@@ -20,7 +20,9 @@ namespace {
 class ZmqNetwork final : public Network {
  public:
   explicit ZmqNetwork(bool tcp) : tcp_(tcp) {}
-  std::unique_ptr<Transport> New(const TransportOptions& options) override { return NewZmqTransport(options); }
+  std::unique_ptr<Transport> New(const TransportOptions& options) override {
+    return NewZmqTransport(options);
+  }
   std::string FreeEndpoint() override {
     if (!tcp_) {
       static std::atomic<int> next{0};
@@ -41,7 +43,9 @@ class ZmqNetwork final : public Network {
 
 class InprocNetwork final : public Network {
  public:
-  std::unique_ptr<Transport> New(const TransportOptions& options) override { return NewInprocTransport(hub_, options); }
+  std::unique_ptr<Transport> New(const TransportOptions& options) override {
+    return NewInprocTransport(hub_, options);
+  }
   std::string FreeEndpoint() override { return fmt::format("inproc://place-{}", next_++); }
   Time Now() const override { return SteadyClock().Now(); }
   bool uses_sockets() const override { return false; }
@@ -53,7 +57,9 @@ class InprocNetwork final : public Network {
 
 class SimulatedNetwork final : public Network {
  public:
-  std::unique_ptr<Transport> New(const TransportOptions& options) override { return sim_.NewTransport(options); }
+  std::unique_ptr<Transport> New(const TransportOptions& options) override {
+    return sim_.NewTransport(options);
+  }
   std::string FreeEndpoint() override { return fmt::format("inproc://place-{}", next_++); }
   Time Now() const override { return sim_.Now(); }
   bool uses_sockets() const override { return false; }

@@ -38,7 +38,8 @@ bool ReadUntilClosed(int fd) {
 
 }  // namespace
 
-RawPeer::RawPeer(const std::string& endpoint) : context_(zmq_ctx_new()), socket_(zmq_socket(context_, ZMQ_DEALER)) {
+RawPeer::RawPeer(const std::string& endpoint)
+    : context_(zmq_ctx_new()), socket_(zmq_socket(context_, ZMQ_DEALER)) {
   CHECK_EQ(zmq_connect(socket_, endpoint.c_str()), 0);
 }
 

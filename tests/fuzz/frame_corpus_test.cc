@@ -15,7 +15,8 @@ namespace {
 
 std::vector<std::filesystem::path> CorpusFiles() {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(CAPSTAN_SOURCE_DIR "/tests/fuzz/corpus/frame")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(CAPSTAN_SOURCE_DIR "/tests/fuzz/corpus/frame")) {
     files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());

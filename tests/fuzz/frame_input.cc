@@ -19,7 +19,8 @@ Buffer ExactBody(const uint8_t* data, size_t size, bool unaligned) {
   const size_t shift = unaligned ? 1 : 0;
   auto* const block = new uint8_t[size + shift];
   std::memcpy(block + shift, data, size);
-  return Buffer::Adopt(block + shift, size, [](void* start) { delete[] static_cast<uint8_t*>(start); }, block);
+  return Buffer::Adopt(
+      block + shift, size, [](void* start) { delete[] static_cast<uint8_t*>(start); }, block);
 }
 
 void Repair(uint8_t options, std::vector<uint8_t>& bytes, const Buffer& body) {
@@ -73,7 +74,9 @@ void ExpectSound(const BodyView& view, uint16_t sections) {
 // A body without skipped sections is what the builder would have made of them.
 void ExpectRebuilt(const BodyView& view, uint16_t sections) {
   const auto plain = [](const SectionView& s) { return s.descriptor.flags == 0; };
-  if (view.sections().size() != sections || !std::all_of(view.sections().begin(), view.sections().end(), plain)) return;
+  if (view.sections().size() != sections ||
+      !std::all_of(view.sections().begin(), view.sections().end(), plain))
+    return;
   BodyBuilder builder;
   for (const SectionView& s : view.sections()) {
     const SectionDescriptor& d = s.descriptor;

@@ -48,10 +48,12 @@ std::string SeedBytes(uint8_t options, const Message& message) {
 
 // Frames that are right, one per use of the wire.
 std::vector<std::pair<std::string, Message>> SoundFrames() {
-  const SectionSpec keys{SectionKind::kKeys, DType::kU64, 5, 1}, values{SectionKind::kValues, DType::kF32, 5, 3};
+  const SectionSpec keys{SectionKind::kKeys, DType::kU64, 5, 1},
+      values{SectionKind::kValues, DType::kF32, 5, 3};
   const SectionSpec push_info{SectionKind::kPushInfo, DType::kBytes, 1, sizeof(PushInfo)};
   const SectionSpec rows_info{SectionKind::kRowsInfo, DType::kBytes, 1, sizeof(RowsInfo)};
-  const SectionSpec empty{SectionKind::kKeys, DType::kU64, 0, 1}, cursor{SectionKind::kCursor, DType::kBytes, 1, 13};
+  const SectionSpec empty{SectionKind::kKeys, DType::kU64, 0, 1},
+      cursor{SectionKind::kCursor, DType::kBytes, 1, 13};
   return {
       {"pull", SeedFrame(MessageKind::kPull, {keys})},
       {"pull-two-tables", SeedFrame(MessageKind::kPull, {keys, keys})},
@@ -60,10 +62,13 @@ std::vector<std::pair<std::string, Message>> SoundFrames() {
       {"rows-bf16", SeedFrame(MessageKind::kRows, {{SectionKind::kValues, DType::kBf16, 3, 5}})},
       {"push", SeedFrame(MessageKind::kPush, {push_info, keys, values})},
       {"push-empty", SeedFrame(MessageKind::kPush, {push_info, empty})},
-      {"push-counts", SeedFrame(MessageKind::kPush, {keys, {SectionKind::kCounts, DType::kU32, 5, 1}, values})},
-      {"push-int8", SeedFrame(MessageKind::kPush, {keys, {SectionKind::kScales, DType::kF32, 5, 1},
+      {"push-counts",
+       SeedFrame(MessageKind::kPush, {keys, {SectionKind::kCounts, DType::kU32, 5, 1}, values})},
+      {"push-int8", SeedFrame(MessageKind::kPush, {keys,
+                                                   {SectionKind::kScales, DType::kF32, 5, 1},
                                                    {SectionKind::kValues, DType::kI8, 5, 3}})},
-      {"commit", SeedFrame(MessageKind::kCommit, {{SectionKind::kCommitPayload, DType::kBytes, 1, 20}, cursor})},
+      {"commit",
+       SeedFrame(MessageKind::kCommit, {{SectionKind::kCommitPayload, DType::kBytes, 1, 20}, cursor})},
       {"commit-bare", SeedFrame(MessageKind::kCommit, {})},
       {"ack", SeedFrame(MessageKind::kAck, {})},
       {"nack", SeedFrame(MessageKind::kNack, {{SectionKind::kRankList, DType::kU32, 1, 1}})},
@@ -84,19 +89,35 @@ std::vector<std::pair<std::string, std::function<void(Message&)>>> Damages() {
       {"sections-fewer", [](Message& m) { --m.header.sections; }},
       {"sections-max", [](Message& m) { m.header.sections = 0xFFFF; }},
       {"kind", [=](Message& m) { descriptor(m, 0)->kind = 200; }},
-      {"kind-skipped", [=](Message& m) { descriptor(m, 0)->kind = 200; descriptor(m, 0)->flags = 1; }},
+      {"kind-skipped",
+       [=](Message& m) {
+         descriptor(m, 0)->kind = 200;
+         descriptor(m, 0)->flags = 1;
+       }},
       {"dtype-none", [=](Message& m) { descriptor(m, 1)->dtype = 0; }},
       {"dtype-unknown", [=](Message& m) { descriptor(m, 1)->dtype = 8; }},
       {"codec", [=](Message& m) { descriptor(m, 1)->codec = 1; }},
       {"flags", [=](Message& m) { descriptor(m, 1)->flags = 2; }},
       {"rows-huge", [=](Message& m) { descriptor(m, 1)->rows = 0xFFFFFFFF; }},
-      {"product-overflows", [=](Message& m) {
+      {"product-overflows",
+       [=](Message& m) {
          // 2^31 × 2^31 × 8 = 2^65: zero in 64 bits.
-         *descriptor(m, 1) = {.kind = 1, .table = 0, .dtype = 6, .codec = 0, .flags = 0, .rows = 1u << 31,
-                              .width = 1u << 31, .bytes = 0, .raw_bytes = 0};
+         *descriptor(m, 1) = {.kind = 1,
+                              .table = 0,
+                              .dtype = 6,
+                              .codec = 0,
+                              .flags = 0,
+                              .rows = 1u << 31,
+                              .width = 1u << 31,
+                              .bytes = 0,
+                              .raw_bytes = 0};
        }},
-      {"bytes-beyond", [=](Message& m) { descriptor(m, 2)->rows = 7; descriptor(m, 2)->bytes = 84;
-                                         descriptor(m, 2)->raw_bytes = 84; }},
+      {"bytes-beyond",
+       [=](Message& m) {
+         descriptor(m, 2)->rows = 7;
+         descriptor(m, 2)->bytes = 84;
+         descriptor(m, 2)->raw_bytes = 84;
+       }},
       {"raw-bytes", [=](Message& m) { ++descriptor(m, 2)->raw_bytes; }},
       {"padding", [](Message& m) { m.body.data()[m.body.size() - 1] = std::byte{1}; }},
   };
@@ -122,7 +143,8 @@ void WriteSeeds(const std::filesystem::path& folder) {
   }
   const std::string sound = SeedBytes(0, SeedFrame(MessageKind::kPush, push));
   WriteSeed(folder, "unsealed", sound);
-  WriteSeed(folder, "unaligned", SeedBytes(kInputSeal | kInputUnaligned, SeedFrame(MessageKind::kPush, push)));
+  WriteSeed(folder, "unaligned",
+            SeedBytes(kInputSeal | kInputUnaligned, SeedFrame(MessageKind::kPush, push)));
   WriteSeed(folder, "identified", static_cast<char>(kInputSeal | kInputIdentify) + std::string(128, '\0'));
   WriteSeed(folder, "short-header", sound.substr(0, 128));
   WriteSeed(folder, "no-body", sound.substr(0, 129));
