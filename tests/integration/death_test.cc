@@ -130,6 +130,15 @@ TEST_F(DeathTest, CtrlCInOneProcess) {
   EXPECT_EQ(ResultOf(output).value("status", ""), "interrupted");
 }
 
+TEST_F(DeathTest, AWorkerThatDiesAtItsStartIsTheCause) {
+  const std::string launcher = ProgramsWith("capstan-worker", "kill -9 $$");
+  const std::string output = NewOutput();
+  processes_.Start("launcher", {launcher, "train", job_, "--servers=2", "--workers=2", "--output=" + output});
+  ExpectEnd("launcher", 205, kDeathLimit);
+  EXPECT_THAT(processes_.err("launcher"), AllOf(HasSubstr("worker-"), HasSubstr("was killed by signal 9")));
+  EXPECT_EQ(ResultOf(output).value("exit_code", 0), 205);
+}
+
 TEST_F(DeathTest, AWorkerThatHangsAtItsStartIsNamed) {
   const std::string launcher = ProgramsWith("capstan-worker", "exec sleep 300");
   const std::string output = NewOutput();
