@@ -253,6 +253,7 @@ void SchedulerCore::OnRankDone(PeerId from, const Message& message, Time now) {
     refused_.Add();
     return;
   }
+  requests_.Add();
   ranks_[done->rank()].done = true;
   last_advance_ = now;
   Send(from, MessageKind::kRankDoneReply, message.header.src_incarnation, *done);

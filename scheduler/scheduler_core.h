@@ -70,6 +70,8 @@ class SchedulerCore {
   ExitCode exit_code() const { return exit_code_; }
   const std::string& reason() const { return reason_; }
   std::string WaitingFor(Time now) const;
+  // Requests of workers answered so far: for leases, and at the end of ranks. Never one per batch.
+  uint64_t requests() const { return requests_.value(); }
 
   // After a successful end.
   const EffectiveJob& job() const { return *job_; }

@@ -60,6 +60,7 @@ SchedulerResult SchedulerNode::Run() {
   };
   handlers.done = [&] { return core.finished(); };
   RunNodeLoop(*transport, outbox, clock_, handlers);
+  result.frames = transport->stats();
   CloseNode(*transport, outbox, clock_, kFarewell);
 
   const SchedulerEvents::ProgressReport& progress = core.last_progress();
@@ -69,6 +70,7 @@ SchedulerResult SchedulerNode::Run() {
   result.examples = progress.examples;
   result.bad_rows = progress.bad_rows;
   result.nonfinite_rows = progress.nonfinite_rows;
+  result.requests = core.requests();
   result.mean_loss = progress.weight_sum > 0 ? progress.loss_sum / progress.weight_sum : 0;
   if (training_began != Time()) result.training_seconds = Seconds(training_ended - training_began);
   if (result.exit_code == ExitCode::kDone) {

@@ -1,5 +1,5 @@
-// The scheduler process (or, in local mode, a thread of one): the loop around SchedulerCore, its address, the manifest
-// of the saved model.
+// The scheduler process (or, in local mode, a thread of one): the loop around SchedulerCore, its address, the
+// manifest of the saved model.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace capstan {
 
 struct SchedulerNodeOptions {
   SchedulerOptions core;
-  std::string bind_endpoint;               // tcp://IP:PORT, port 0 for a free one
+  std::string bind_endpoint;  // tcp://IP:PORT, port 0 for a free one
   TransportFactory make_transport;
   FileSystem* file_system = nullptr;
   std::function<void(const std::string& endpoint)> on_bound;  // the real endpoint; before anything else
@@ -25,13 +25,15 @@ struct SchedulerNodeOptions {
 struct SchedulerResult {
   ExitCode exit_code = ExitCode::kDone;
   std::string reason;
-  std::string model_sha256;                // of a job that ended well
+  std::string model_sha256;  // of a job that ended well
   uint64_t steps = 0;
   uint64_t examples = 0;
   uint64_t bad_rows = 0;
   uint64_t nonfinite_rows = 0;
-  double mean_loss = 0;                    // over all that was trained, nats per unit of weight
-  double training_seconds = 0;             // from the start of training to its end, saving excluded
+  uint64_t requests = 0;        // of workers that were answered: leases, ends of ranks
+  TransportStats frames;        // of the scheduler's own transport
+  double mean_loss = 0;         // over all that was trained, nats per unit of weight
+  double training_seconds = 0;  // from the start of training to its end, saving excluded
 };
 
 class SchedulerNode {

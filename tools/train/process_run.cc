@@ -180,8 +180,8 @@ RunResult RunProcesses(const EffectiveJob& job, RunFolder& folder, const std::st
   follower.Follow();
   view.EndLine();
   absl::StatusOr<RunResult> result = ReadResult(folder);
-  // The scheduler knows the cause when it lived to tell it; otherwise the launcher saw who went first.
-  if (result.ok() && (end.exit_code == 0 || result->exit_code != 0)) return *std::move(result);
+  // The launcher saw who went first. The scheduler knows more about that, unless it only tells how it was ended itself.
+  if (result.ok() && (end.exit_code == 0 || result->exit_code == end.exit_code)) return *std::move(result);
   const RunResult failure = Failure(end.exit_code != 0 ? end.exit_code : ToInt(ExitCode::kSchedulerLost),
                                     end.exit_code != 0 ? end.message : std::string(result.status().message()));
   folder.WriteResult(failure).IgnoreError();

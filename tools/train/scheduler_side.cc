@@ -55,13 +55,22 @@ RunResult SchedulerSide::Run() {
   }
   if (options_.on_training_end) options_.on_training_end();
   const absl::Status recorded = recorder_->Finish();
-  if (!recorded.ok()) options_.log(fmt::format("metrics.jsonl has gaps: {}", std::string(recorded.message())));
+  if (!recorded.ok())
+    options_.log(fmt::format("metrics.jsonl has gaps: {}", std::string(recorded.message())));
   result.exit_code = ToInt(trained.exit_code);
   result.reason = trained.reason;
   result.examples = trained.examples;
   result.steps = trained.steps;
   result.seconds = trained.training_seconds;
   result.model_sha256 = trained.model_sha256;
+  options_.log(fmt::format("the scheduler answered {} requests of workers in {} steps", trained.requests,
+                           trained.steps));
+  for (const auto& [count, of] : {std::pair(trained.frames.refused_version, "of another version"),
+                                  std::pair(trained.frames.refused_corrupt, "that were damaged"),
+                                  std::pair(trained.frames.refused_oversize, "that were too large")}) {
+    if (count == 0) continue;
+    options_.log(fmt::format("the scheduler dropped {} frame{} {}", count, count == 1 ? "" : "s", of));
+  }
   if (trained.bad_rows > 0) options_.log(fmt::format("{} bad rows were left out", trained.bad_rows));
   if (trained.nonfinite_rows > 0) {
     options_.log(fmt::format("{} gradient rows were not finite and were left out", trained.nonfinite_rows));
@@ -89,8 +98,9 @@ absl::Status SchedulerSide::EvaluateModel(RunResult* result) {
                            SavedModel::Load(PosixFileSystem(), folder_.model_path()));
   CAPSTAN_RETURN_IF_ERROR(PinIsaOf(*model));  // the instruction set that it was trained with
   ScoreOptions options;
-  CAPSTAN_ASSIGN_OR_RETURN(const EvalReport report,
-                           Evaluate(PosixFileSystem(), *model, {data.eval().begin(), data.eval().end()}, options));
+  CAPSTAN_ASSIGN_OR_RETURN(
+      const EvalReport report,
+      Evaluate(PosixFileSystem(), *model, {data.eval().begin(), data.eval().end()}, options));
   RunEval eval;
   eval.rows = report.metrics.rows;
   eval.auc = report.metrics.auc;
@@ -103,19 +113,19 @@ absl::Status SchedulerSide::EvaluateModel(RunResult* result) {
 
 std::string SummaryOf(const RunResult& result, const std::string& folder) {
   if (result.exit_code != 0) {
-    return fmt::format("{} (exit code {}): {}\nlogs are in {}/logs\n", result.status, result.exit_code, result.reason,
-                       folder);
+    return fmt::format("{} (exit code {}): {}\nlogs are in {}/logs\n", result.status, result.exit_code,
+                       result.reason, folder);
   }
-  std::string text =
-      fmt::format("trained on {} examples in {} steps, {:.1f} s ({:.0f} examples/s)\n", result.examples, result.steps,
-                  result.seconds, result.seconds > 0 ? static_cast<double>(result.examples) / result.seconds : 0.0);
+  std::string text = fmt::format(
+      "trained on {} examples in {} steps, {:.1f} s ({:.0f} examples/s)\n", result.examples, result.steps,
+      result.seconds, result.seconds > 0 ? static_cast<double>(result.examples) / result.seconds : 0.0);
   if (result.eval.has_value()) {
     const auto figure = [](const std::optional<double>& value) {
       return value.has_value() ? fmt::format("{:.5f}", *value) : std::string("undefined");
     };
-    text += fmt::format("test: AUC {}  log loss {}  accuracy {}  calibration {}  ({} rows)\n", figure(result.eval->auc),
-                        figure(result.eval->logloss), figure(result.eval->accuracy), figure(result.eval->calibration),
-                        result.eval->rows);
+    text += fmt::format("test: AUC {}  log loss {}  accuracy {}  calibration {}  ({} rows)\n",
+                        figure(result.eval->auc), figure(result.eval->logloss), figure(result.eval->accuracy),
+                        figure(result.eval->calibration), result.eval->rows);
   }
   text += fmt::format("model: {}/model  sha256 {}\n", folder, result.model_sha256);
   return text;
