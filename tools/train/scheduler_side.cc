@@ -102,7 +102,8 @@ absl::Status SchedulerSide::EvaluateModel(RunResult* result) {
 
 std::string SummaryOf(const RunResult& result, const std::string& folder) {
   if (result.exit_code != 0) {
-    return fmt::format("{} (exit code {}): {}\n", result.status, result.exit_code, result.reason);
+    return fmt::format("{} (exit code {}): {}\nlogs are in {}/logs\n", result.status, result.exit_code, result.reason,
+                       folder);
   }
   std::string text =
       fmt::format("trained on {} examples in {} steps, {:.1f} s ({:.0f} examples/s)\n", result.examples, result.steps,

@@ -68,7 +68,6 @@ int RunTrain(const TrainOptions& options) {
                                : RunLocally(job, *folder, view);
   view.EndLine();
   fmt::print(stderr, "{}", SummaryOf(result, folder->path()));
-  if (result.exit_code != 0 && options.servers.has_value()) fmt::print(stderr, "logs are in {}/logs\n", folder->path());
   return result.exit_code;
 }
 
