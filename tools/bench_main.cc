@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/exit_code.h"
+#include "tools/bench/data_bench.h"
 #include "tools/bench/store_bench.h"
 
 DEFINE_bool(json, false, "Print one JSON object a line instead of columns.");
@@ -21,6 +22,13 @@ namespace capstan {
 namespace {
 
 void Report(const Figure& figure) { PrintFigure(figure, FLAGS_json, stdout); }
+
+absl::Status BenchData() {
+  DataBenchOptions options;
+  if (!gflags::GetCommandLineFlagInfoOrDie("rows").is_default) options.rows = FLAGS_rows;
+  options.seconds = FLAGS_seconds;
+  return RunDataBench(options, Report);
+}
 
 absl::Status BenchStore() {
   StoreBenchOptions options;
@@ -36,6 +44,7 @@ struct BenchRow {
   absl::Status (*run)();
 };
 constexpr BenchRow kBenches[] = {
+    {"data", BenchData},
     {"store", BenchStore},
 };
 
@@ -62,6 +71,7 @@ int BenchMain(int argc, char** argv) {
 int main(int argc, char** argv) {
   gflags::SetUsageMessage(
       "how close Capstan comes to what the machine allows.\n"
+      "  capstan-bench data               reading rows, one core, no disk\n"
       "  capstan-bench store              row store and tables, one core, no network\n"
       "  capstan-bench store --json       one JSON object a line\n"
       "Each line: name, value, unit, share of the limit measured in the same run.");
