@@ -238,6 +238,10 @@ absl::StatusOr<std::string> GuessSchema(FileSystem& fs, const std::string& path,
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<TextRow> rows, SampleRows(*input, dialect, kSampleRows));
   if (rows.empty()) return InvalidArgument(fmt::format("'{}' has no row that could be read", path));
   const std::vector<std::string> columns = GuessColumns(label_column, config, &rows);
+  if (label_column.empty()) {
+    return InvalidArgument(fmt::format("--label is missing: which column of '{}' is to be predicted? It has {}", path,
+                                       ListNames(columns)));
+  }
   const auto label = std::find(columns.begin(), columns.end(), label_column);
   if (label == columns.end()) {
     return InvalidArgument(fmt::format("data.label.column: '{}' is not in '{}'; its columns are {}{}{}",

@@ -9,6 +9,7 @@
 
 #include "common/exit_code.h"
 #include "tools/bench/pushpull_bench.h"
+#include "tools/bench/data_bench.h"
 #include "tools/bench/store_bench.h"
 #include "tools/bench/train_bench.h"
 #include "tools/train/programs.h"
@@ -27,6 +28,13 @@ namespace capstan {
 namespace {
 
 void Report(const Figure& figure) { PrintFigure(figure, FLAGS_json, stdout); }
+
+absl::Status BenchData() {
+  DataBenchOptions options;
+  if (!gflags::GetCommandLineFlagInfoOrDie("rows").is_default) options.rows = FLAGS_rows;
+  options.seconds = FLAGS_seconds;
+  return RunDataBench(options, Report);
+}
 
 absl::Status BenchStore() {
   StoreBenchOptions options;
@@ -61,6 +69,7 @@ struct BenchRow {
   absl::Status (*run)();
 };
 constexpr BenchRow kBenches[] = {
+    {"data", BenchData},
     {"store", BenchStore},
     {"pushpull", BenchPushPull},
     {"train", BenchTrain},
@@ -94,6 +103,7 @@ int BenchMain(int argc, char** argv) {
 int main(int argc, char** argv) {
   gflags::SetUsageMessage(
       "how close Capstan comes to what the machine allows.\n"
+      "  capstan-bench data               reading rows, one core, no disk\n"
       "  capstan-bench store              row store and tables, one core, no network\n"
       "  capstan-bench pushpull           pull and push through a server process\n"
       "  capstan-bench train              Wide & Deep on generated rows, whole runs\n"

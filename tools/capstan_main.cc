@@ -13,11 +13,12 @@
 #include "tools/flags.h"
 #include "tools/gen/gap_command.h"
 #include "tools/gen/gen_command.h"
+#include "tools/split/split_command.h"
 #include "tools/train/train_command.h"
 
 // train
 DEFINE_string(data, "",
-              "Files to read, separated by commas; plain or .gz. train: instead of the job's data.train.");
+              "Files to read, separated by commas (split: one); plain or .gz. train: instead of the job's data.train.");
 DEFINE_string(eval_data, "", "Files to evaluate on after training, separated by commas.");
 DEFINE_string(label, "", "Column that holds what is to be predicted.");
 DEFINE_uint32(epochs, 1, "Passes over the training data. Range: 1 to 100000. Default: as the job file says.");
@@ -28,8 +29,8 @@ DEFINE_uint32(shards, 1,
               "Shards per server, one thread each. Range: 1 to 256. Default: as the job file says.");
 DEFINE_uint64(
     seed, 1,
-    "Seed of initial values and shuffling (train), of the log (gen, gap). Default: 1, or as the job "
-    "file says.");
+    "Seed of initial values and shuffling (train), of the log (gen, gap), of the cut (split). Default: 1, or as "
+    "the job file says.");
 DEFINE_string(consistency, "",
               "sync, ssp:K (at most K steps apart) or async. Default: as the job file says.");
 DEFINE_string(output, "", "Output folder; one in use is refused. Default: runs/<job>-<time>.");
@@ -42,9 +43,14 @@ DEFINE_string(
     "stdout); gen: the rows.");
 DEFINE_uint32(threads, 0, "Threads. 0: one per processor. No result depends on it.");
 DEFINE_uint64(max_bad_rows, 0, "More bad rows than this end the command. Default: as the model was trained.");
+// split
+DEFINE_double(fraction, 0.2, "Part of the rows that goes to the test file, about. Range: above 0, below 1.");
+DEFINE_string(out_train, "", "File for the rows to train on.");
+DEFINE_string(out_test, "", "File for the rows to test on.");
 // gen, gap
 DEFINE_uint64(rows, 0, "Rows to generate.");
 DEFINE_uint64(start, 0, "Number of the first row: training rows begin at 0, test rows at 1000000000.");
+DEFINE_string(predictions, "", "Scores to judge, as capstan predict writes them; --predictions= may be left out.");
 
 namespace capstan {
 namespace {
@@ -105,6 +111,7 @@ int Gen(const CommandLine&) {
 
 int Gap(const CommandLine& line) {
   GapOptions options;
+  options.predictions = FLAGS_predictions;
   if (!line.positional.empty()) options.predictions = line.positional[0];
   options.seed = FLAGS_seed;
   options.start = FLAGS_start;
@@ -112,8 +119,19 @@ int Gap(const CommandLine& line) {
   return RunGap(options);
 }
 
+int Split(const CommandLine&) {
+  SplitOptions options;
+  options.data = FLAGS_data;
+  options.label = FLAGS_label;
+  options.fraction = FLAGS_fraction;
+  options.seed = FLAGS_seed;
+  options.out_train = FLAGS_out_train;
+  options.out_test = FLAGS_out_test;
+  return RunSplit(options);
+}
+
 std::vector<Command> Commands() {
-  std::vector<Command> commands(5);
+  std::vector<Command> commands(6);
   commands[0] = {.name = "train",
                  .summary = "train a model and save it",
                  .usage =
@@ -149,9 +167,16 @@ std::vector<Command> Commands() {
   commands[4] = {.name = "gap",
                  .summary = "compare scores of a generated log with the best possible ones",
                  .usage = "  capstan gap scores.csv --start=1000000000",
-                 .flags = {"seed", "start", "threads"},
+                 .flags = {"predictions", "seed", "start", "threads"},
                  .max_positional = 1,
                  .run = Gap};
+  commands[5] = {.name = "split",
+                 .summary = "cut a file into rows to train on and rows to test on",
+                 .usage =
+                     "  capstan split --data=my.csv --label=bought --out_train=train.csv --out_test=test.csv\n"
+                     "Each row's side depends on its number and the seed alone.",
+                 .flags = {"data", "label", "fraction", "seed", "out_train", "out_test"},
+                 .run = Split};
   return commands;
 }
 

@@ -50,9 +50,9 @@ int RunTrain(const TrainOptions& options) {
   const absl::Status written = folder->WriteJob(PrintJob(job.config()));
   if (!written.ok()) return Complain(ExitCode::kUsage, written);
 
-  fmt::print(stderr, "{}: {} rows in {} splits, {} epochs, {} ranks, {}; output in {}\n", config.name(),
-             job.plan().rows(), job.plan().split_size(), config.epochs(), config.ranks(), config.consistency(),
-             folder->path());
+  fmt::print(stderr, "{}: {} rows in {} splits, {} epoch{}, {} ranks, {}; output in {}\n", config.name(),
+             job.plan().rows(), job.plan().split_size(), config.epochs(), config.epochs() == 1 ? "" : "s",
+             config.ranks(), config.consistency(), folder->path());
   ProgressView view(stdout);
   const RunResult result = options.servers.has_value()
                                ? RunProcesses(job, *folder, FolderOfThisProgram(), view)
