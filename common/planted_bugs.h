@@ -22,6 +22,17 @@ enum class Bug {
   kTermIgnored,             // frames of an old term are accepted
   kGenerationIgnored,       // frames of another generation are accepted
   kNoResend,                // a lost frame is never sent again
+  kPartAcknowledged,        // a shard acknowledges a push of which it has only a part
+  kRepeatedAckCounts,       // two acknowledgements of one shard count as those of two shards
+  kStaleLeaseReply,         // an answer to an older lease request is taken for the newest
+  kOldLeaseRequestGranted,  // a repeated lease request gets another lease
+  kClosingStepsMoveOptimizer,  // the empty step that closes an epoch moves the optimizer's clock
+  kEpochClosesAtFirstEnd,   // an epoch closes when one rank is out of data
+  kEndPushContributes,      // a push with END is counted in the divisor
+  kRepeatCountsStatistics,  // the home shard counts the examples of a push that comes twice
+  kJoinerClockZero,         // ssp: a rank that enters keeps its old clock
+  kCreditNeverReturned,     // an answer does not give its credit back
+  kParkedHoldsCredit,       // a parked pull holds its credit
 };
 
 #ifdef CAPSTAN_PLANTED_BUGS

@@ -15,6 +15,12 @@ bool LeaseLedger::ShouldApply(LeaseId lease, uint32_t index) const {
 
 void LeaseLedger::MarkApplied(LeaseId lease, uint32_t index) { applied_[lease].insert(index); }
 
+bool LeaseLedger::HasRoom(LeaseId lease, uint32_t index, uint32_t batches_per_lease) const {
+  const auto found = applied_.find(lease);
+  if (found == applied_.end()) return applied_.size() < kMaxOpenLeases;
+  return found->second.size() < batches_per_lease || found->second.count(index) > 0;
+}
+
 void LeaseLedger::Close(LeaseId below, std::span<const LeaseId> leases) {
   closed_below_ = std::max(closed_below_, below);
   for (const LeaseId lease : leases) {

@@ -1,5 +1,5 @@
-// Which batches of which leases a shard has applied (async and ssp), so that a batch sent again counts once. The
-// partitions of a shard always agree, so one copy serves them all.
+// Which batches of which leases a shard has applied (async and ssp), so that a batch sent again counts once.
+// The partitions of a shard always agree, so one copy serves them all.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,14 @@ namespace capstan {
 
 class LeaseLedger {
  public:
+  static constexpr size_t kMaxOpenLeases = 65536;  // far more than can be reported done between two closings
+
   // False: the batch was applied before, or its lease is closed.
   bool ShouldApply(LeaseId lease, uint32_t index) const;
   void MarkApplied(LeaseId lease, uint32_t index);
+  // False: so many leases are open, or so many batches of this one were applied, that this one is beyond any
+  // bound.
+  bool HasRoom(LeaseId lease, uint32_t index, uint32_t batches_per_lease) const;
 
   // All leases below `below` and those listed are closed: every shard has every batch of them. Their sets are
   // forgotten; that they are closed never is.
@@ -26,8 +31,8 @@ class LeaseLedger {
 
  private:
   std::map<LeaseId, std::set<uint32_t>> applied_;
-  LeaseId closed_below_ = 1;       // ids start at 1
-  std::set<LeaseId> closed_;       // above the bound; small
+  LeaseId closed_below_ = 1;  // ids start at 1
+  std::set<LeaseId> closed_;  // above the bound; small
 };
 
 }  // namespace capstan

@@ -1,5 +1,6 @@
 #include "ps/push_assembler.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>
@@ -7,63 +8,86 @@
 #include "common/planted_bugs.h"
 
 namespace capstan {
+namespace {
+
+constexpr size_t kPartOverhead = 256;  // of the map and the buffer's block
+
+bool SameProcess(const FrameHeader& a, const FrameHeader& b) {
+  return a.src_node == b.src_node && a.src_incarnation == b.src_incarnation && a.generation == b.generation;
+}
+
+bool SamePush(const FrameHeader& a, const FrameHeader& b) {
+  return a.parts == b.parts && a.rank_term == b.rank_term && a.step == b.step && a.lease == b.lease &&
+         a.flags == b.flags;
+}
+
+size_t MemoryOf(const BodyView& body) {
+  return body.buffer().size() + body.sections().size() * sizeof(SectionView) + kPartOverhead;
+}
+
+}  // namespace
 
 absl::StatusOr<std::optional<PushRecord>> PushAssembler::Add(const FrameHeader& header, BodyView body) {
-  const uint64_t request = Planted(Bug::kPartsJoinedAcrossRequests) ? 0 : header.request;
-  const Source source{header.src_node, header.src_incarnation, request, header.generation};
-  Partial& partial = partial_[source];
-  if (partial.parts.empty()) {
-    partial.first = header;
-    partial.parts.resize(header.parts);
-    partial.hashes.resize(header.parts);
-    partial.missing = header.parts;
-  }
-  const FrameHeader& first = partial.first;
-  if (!Planted(Bug::kPartsJoinedAcrossRequests) &&
-      (header.parts != first.parts || header.rank != first.rank || header.rank_term != first.rank_term ||
-       header.step != first.step || header.lease != first.lease || header.flags != first.flags)) {
+  const auto [found, fresh] = lanes_.try_emplace(header.rank);
+  Lane& lane = found->second;
+  const bool mixed = Planted(Bug::kPartsJoinedAcrossRequests) && !lane.parts.empty();
+  if (fresh || !SameProcess(header, lane.first) || (header.request > lane.first.request && !mixed)) {
+    Clear(&lane);
+    lane.first = header;
+  } else if (header.request < lane.first.request && !mixed) {
+    return std::optional<PushRecord>();  // every shard has acknowledged it: its rank went on
+  } else if (!SamePush(header, lane.first) && !mixed) {
+    Clear(&lane);
+    lanes_.erase(found);
     return InvalidArgument(fmt::format("part {} of push {} of rank {} contradicts the part that came first",
                                        header.part, header.request, header.rank));
   }
-  if (header.part >= partial.parts.size() || partial.parts[header.part].has_value()) {
+  const size_t bytes = MemoryOf(body);
+  if (header.part >= lane.first.parts) return std::optional<PushRecord>();
+  if (!lane.parts.try_emplace(header.part, Part{std::move(body), header.body_xxh3}).second) {
     return std::optional<PushRecord>();
   }
-  partial.bytes += body.buffer().size();
-  bytes_ += body.buffer().size();
-  partial.parts[header.part] = std::move(body);
-  partial.hashes[header.part] = header.body_xxh3;
-  if (--partial.missing > 0) return std::optional<PushRecord>();
-
-  Partial complete = std::move(partial);
-  partial_.erase(source);
-  bytes_ -= complete.bytes;
-  CAPSTAN_ASSIGN_OR_RETURN(PushRecord push, Join(std::move(complete)));
-  return std::optional<PushRecord>(std::move(push));
+  lane.bytes += bytes;
+  bytes_ += bytes;
+  if (lane.parts.size() < lane.first.parts) return std::optional<PushRecord>();
+  absl::StatusOr<PushRecord> push = Join(&lane);
+  Clear(&lane);
+  if (!push.ok()) return push.status();
+  return std::optional<PushRecord>(*std::move(push));
 }
 
-absl::StatusOr<PushRecord> PushAssembler::Join(Partial partial) {
+absl::StatusOr<PushRecord> PushAssembler::Join(Lane* lane) {
   PushRecord push;
-  push.rank = partial.first.rank;
-  push.term = partial.first.rank_term;
-  push.step = partial.first.step;
-  push.lease = partial.first.lease;
-  push.end = (partial.first.flags & kFlagEnd) != 0;
-  push.bytes = partial.bytes;
-  push.hashes = std::move(partial.hashes);
-  for (std::optional<BodyView>& part : partial.parts) push.parts.push_back(std::move(*part));
+  push.rank = lane->first.rank;
+  push.term = lane->first.rank_term;
+  push.step = lane->first.step;
+  push.lease = lane->first.lease;
+  push.end = (lane->first.flags & kFlagEnd) != 0;
+  push.bytes = lane->bytes;
+  for (auto& [number, part] : lane->parts) {
+    push.hashes.push_back(part.hash);
+    push.parts.push_back(std::move(part.body));
+  }
   CAPSTAN_ASSIGN_OR_RETURN(push.info, ReadStruct<PushInfo>(push.parts[0], SectionKind::kPushInfo));
   return push;
 }
 
+void PushAssembler::Clear(Lane* lane) {
+  bytes_ -= lane->bytes;
+  lane->bytes = 0;
+  lane->parts.clear();
+}
+
 void PushAssembler::Discard(Rank rank) {
-  for (auto it = partial_.begin(); it != partial_.end();) {
-    if (it->second.first.rank == rank) {
-      bytes_ -= it->second.bytes;
-      it = partial_.erase(it);
-    } else {
-      ++it;
-    }
-  }
+  const auto found = lanes_.find(rank);
+  if (found == lanes_.end()) return;
+  Clear(&found->second);
+  lanes_.erase(found);
+}
+
+size_t PushAssembler::incomplete() const {
+  return static_cast<size_t>(std::count_if(lanes_.begin(), lanes_.end(),
+                                           [](const auto& entry) { return !entry.second.parts.empty(); }));
 }
 
 }  // namespace capstan

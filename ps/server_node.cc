@@ -1,6 +1,9 @@
 #include "ps/server_node.h"
 
+#include <atomic>
 #include <future>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include <fmt/core.h>
@@ -87,14 +90,6 @@ absl::Status ServerNode::StartShards() {
   return absl::OkStatus();
 }
 
-void ServerNode::Stop(ExitCode code, const std::string& reason) {
-  std::lock_guard lock(mutex_);
-  if (stop_) return;
-  stop_code_ = code;
-  stop_reason_ = reason;
-  stop_ = true;
-}
-
 std::string ServerNode::WaitingFor() {
   for (const std::unique_ptr<ShardThread>& shard : shards_) {
     std::string text = shard->waiting_for();
@@ -123,10 +118,7 @@ ExitCode ServerNode::Run() {
   handlers.on_message = [&](PeerId from, Message message, Time now) { member.OnMessage(from, message, now); };
   handlers.on_tick = [&](Time now) {
     member.Tick(now);
-    if (stop_) {
-      std::lock_guard lock(mutex_);
-      member.GiveUp(stop_code_, stop_reason_);
-    }
+    stop_.ApplyTo(member, now);
     if (member.state() == MemberCore::State::kJoining && now >= next_word) {
       next_word = now + std::chrono::seconds(10);
       options_.log(member.WaitingFor(now));
@@ -146,9 +138,7 @@ ExitCode ServerNode::Run() {
       return sum;
     };
     beat.waiting_for = [this] { return WaitingFor(); };
-    beat.on_lost = [this](std::string reason) {
-      Stop(ExitCode::kSchedulerLost, fmt::format("{}: {}", options_.member.name, reason));
-    };
+    beat.on_lost = [this](std::string reason) { stop_.SchedulerLost(reason); };
     heartbeat = std::make_unique<HeartbeatThread>(std::move(beat), options_.make_transport);
   };
   handlers.done = [&] { return member.state() == MemberCore::State::kEnded; };

@@ -2,18 +2,16 @@
 // the job. Blocks in Run; everything else happens on its own threads.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/exit_code.h"
 #include "common/file_system.h"
 #include "transport/heartbeat.h"
 #include "transport/member_core.h"
+#include "transport/node_stop.h"
 
 namespace capstan {
 
@@ -35,7 +33,8 @@ class ServerNode {
 
   // Until the scheduler ends the job, the node gives up, or Stop. Returns how it ended; reason() says why.
   ExitCode Run();
-  void Stop(ExitCode code, const std::string& reason);  // from any thread, for example on a signal
+  // From any thread, for example on a signal: ends the job for everybody. A second call does not wait for that.
+  void Stop(ExitCode code, const std::string& reason) { stop_.Ask(code, reason); }
   const std::string& reason() const { return reason_; }
 
  private:
@@ -48,10 +47,7 @@ class ServerNode {
   ServerOptions options_;
   const SteadyClock clock_;
   std::vector<std::unique_ptr<ShardThread>> shards_;
-  std::atomic<bool> stop_{false};
-  std::mutex mutex_;                        // guards the two below
-  ExitCode stop_code_ = ExitCode::kDone;
-  std::string stop_reason_;
+  NodeStop stop_;
   std::string reason_;
 };
 

@@ -1,5 +1,9 @@
 #include "ps/shard_core.h"
 
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include <fmt/core.h>
@@ -15,10 +19,47 @@ namespace {
 
 constexpr Duration kWaitingWord = std::chrono::seconds(1);
 constexpr Duration kProgressInterval = std::chrono::milliseconds(250);
-constexpr size_t kMaxIncompletePushes = 4096;
 constexpr size_t kMaxParkedPulls = 65536;
+constexpr size_t kParkedOverhead = 512;                    // besides the body
+constexpr size_t kMaxStartBytes = size_t{256} << 20;
+constexpr uint64_t kMaxExamples = uint64_t{1} << 40;       // of one push: sums of them never overflow
 
 std::string RankNames(const std::vector<Rank>& ranks) { return fmt::format("rank {}", fmt::join(ranks, ", ")); }
+
+// What a push says about its batch: one bad number in here would spoil every row of the step.
+absl::Status CheckInfo(const PushRecord& push, const ShardSettings& settings) {
+  const PushInfo& info = push.info;
+  const auto amount = [](double value) { return std::isfinite(value) && value >= 0; };
+  if (info.examples > kMaxExamples || info.bad_rows > kMaxExamples || !amount(info.weight_sum) ||
+      !std::isfinite(info.loss_sum) || !amount(std::bit_cast<float>(info.lr_factor_bits))) {
+    return InvalidArgument(fmt::format(
+        "a push says {} examples, {} bad rows, weight {}, loss {}, rate factor {}; they must be finite and not negative",
+        info.examples, info.bad_rows, info.weight_sum, info.loss_sum, std::bit_cast<float>(info.lr_factor_bits)));
+  }
+  if (info.examples == 0 && (info.weight_sum != 0 || info.loss_sum != 0)) {
+    return InvalidArgument("a push without an example has a weight or a loss");
+  }
+  if (push.end && info.examples != 0) return InvalidArgument("a push with END has examples");
+  if (info.epoch >= settings.epochs || info.optimizer_step == 0) {
+    return InvalidArgument(fmt::format("a push of epoch {} of {}, optimizer step {}", info.epoch, settings.epochs,
+                                       info.optimizer_step));
+  }
+  if (!settings.consistency.sync() && (push.lease == 0 || push.end)) {
+    return InvalidArgument("a push without a lease");
+  }
+  return absl::OkStatus();
+}
+
+// The terms of all ranks; nothing unless each is granted once.
+std::optional<std::vector<Term>> TermsOf(const Start& start, uint32_t ranks) {
+  if (ranks == 0 || start.grant_size() != static_cast<int>(ranks)) return std::nullopt;
+  std::vector<Term> terms(ranks, 0);
+  for (const RankGrant& grant : start.grant()) {
+    if (grant.rank() >= ranks || grant.term() == 0 || terms[grant.rank()] != 0) return std::nullopt;
+    terms[grant.rank()] = grant.term();
+  }
+  return terms;
+}
 
 }  // namespace
 
@@ -30,12 +71,12 @@ ShardCore::ShardCore(ShardIdentity identity, Outbox& outbox, MetricsRegistry& me
       refused_(metrics.Get("shard_frames_refused")),
       stale_(metrics.Get("shard_stale_frames")),
       pulls_(metrics.Get("shard_pulls")),
-      pushes_(metrics.Get("shard_pushes")) {}
+      pushes_(metrics.Get("shard_pushes")),
+      start_(kMaxStartBytes) {}
 
 ShardCore::~ShardCore() = default;
 
 void ShardCore::OnMessage(PeerId from, Message message, Time now) {
-  if (ended_) return;
   const FrameHeader& header = message.header;
   if (header.dst_incarnation != 0 && header.dst_incarnation != identity_.incarnation) {
     stale_.Add();  // meant for the process that had this address before
@@ -50,10 +91,10 @@ void ShardCore::OnMessage(PeerId from, Message message, Time now) {
     case MessageKind::kStart: return OnStart(from, message);
     case MessageKind::kLeaseClose: return OnLeaseClose(from, message);
     case MessageKind::kSave: return OnSave(from, message);
-    case MessageKind::kEnd: return OnEnd(from, message);
     case MessageKind::kPull: return OnPull(from, std::move(message), now);
     case MessageKind::kPush: return OnPush(from, std::move(message));
     case MessageKind::kCommit: return OnCommit(from, message);
+    case MessageKind::kNack: return refused_.Add();  // never answer a refusal with a refusal
     default:
       return Refuse(from, header, NackCode::kUnsupported,
                     fmt::format("a shard takes no {}", ToString(header.Kind())));
@@ -64,55 +105,75 @@ void ShardCore::OnMessage(PeerId from, Message message, Time now) {
 
 void ShardCore::OnHello(PeerId from, const Message& message) {
   // Only who got our JOIN knows the incarnation; the first that does is our scheduler.
-  if (message.header.dst_incarnation != identity_.incarnation || (job_ != 0 && message.header.job != job_)) {
-    return Refuse(from, message.header, NackCode::kWrongJob, "this shard serves another scheduler", job_);
+  const FrameHeader& header = message.header;
+  const bool known = job_ == 0 || (header.job == job_ && header.src_incarnation == scheduler_incarnation_);
+  if (header.dst_incarnation != identity_.incarnation || header.src_node != kSchedulerNode || header.job == 0 || !known) {
+    return Refuse(from, header, NackCode::kWrongJob, "this shard serves another scheduler", job_);
   }
   const absl::StatusOr<Hello> hello = ParseControl<Hello>(message);
   if (!hello.ok()) return Refuse(from, message.header, NackCode::kMalformed, "HELLO does not parse");
-  job_ = message.header.job;
+  job_ = header.job;
   scheduler_ = from;
+  scheduler_incarnation_ = header.src_incarnation;
   HelloReply reply;
   reply.set_shard(hello->shard());
   ReplyProto(from, MessageKind::kHelloReply, message.header, reply);
 }
 
+// An order counts only from the scheduler that said HELLO; no other process may give one by mistake.
+bool ShardCore::FromScheduler(PeerId from, const FrameHeader& header) {
+  if (header.src_node != kSchedulerNode || header.src_incarnation != scheduler_incarnation_) {
+    Refuse(from, header, NackCode::kUnsupported, fmt::format("{} is for the scheduler to send", ToString(header.Kind())));
+    return false;
+  }
+  scheduler_ = from;  // its connection may be a new one
+  return true;
+}
+
 void ShardCore::OnStart(PeerId from, const Message& message) {
-  scheduler_ = from;
+  if (!FromScheduler(from, message.header)) return;
   if (state_ == nullptr) {
-    const absl::StatusOr<Start> start = ParseControl<Start>(message);
-    if (!start.ok()) return Refuse(from, message.header, NackCode::kMalformed, "START does not parse");
-    const EffectiveJob& job = start->job();
-    const auto shards = static_cast<uint32_t>(job.shard_endpoint_size());
-    const absl::StatusOr<ShardMap> map = ShardMap::Even(job.config().cluster().partitions(), shards);
-    const absl::StatusOr<Consistency> consistency = ParseConsistency(job.config().consistency());
-    if (!map.ok() || !consistency.ok() || start->shard() >= shards ||
-        start->grant_size() != static_cast<int>(job.config().ranks())) {
-      return Refuse(from, message.header, NackCode::kMalformed, "START contradicts itself");
+    const absl::StatusOr<std::optional<std::string>> whole = start_.Add(message);
+    if (whole.ok() && !whole->has_value()) return;  // a part is still under way
+    Start start;
+    if (!whole.ok() || !start.ParseFromString(**whole)) {
+      return Refuse(from, message.header, NackCode::kMalformed, "START does not parse");
     }
-    absl::StatusOr<ShardTables> tables = ShardTables::Make(job, *map, start->shard());
-    if (!tables.ok()) {
-      return Refuse(from, message.header, NackCode::kMalformed, std::string(tables.status().message()));
-    }
-    ShardSettings settings;
-    settings.consistency = *consistency;
-    settings.ranks = job.config().ranks();
-    settings.epochs = job.config().epochs();
-    settings.home = map->HomeShard() == start->shard();
-    settings.terms.resize(settings.ranks, 0);
-    for (const RankGrant& grant : start->grant()) {
-      if (grant.rank() < settings.ranks) settings.terms[grant.rank()] = grant.term();
-    }
-    shard_ = start->shard();
-    node_ = start->node_id();
-    generation_ = message.header.generation;
-    map_epoch_ = job.map_epoch();
-    buffer_limit_ = job.config().cluster().shard_buffer_bytes();
-    state_ = std::make_unique<ShardState>(std::move(settings), std::move(*tables));
+    const absl::Status built = Build(start, message.header.generation);
+    if (!built.ok()) return Refuse(from, message.header, NackCode::kMalformed, std::string(built.message()));
   }
   ReplyProto(from, MessageKind::kStarted, message.header, Started());
 }
 
+absl::Status ShardCore::Build(const Start& start, Generation generation) {
+  const EffectiveJob& job = start.job();
+  const JobConfig& config = job.config();
+  const auto shards = static_cast<uint32_t>(job.shard_endpoint_size());
+  const absl::StatusOr<ShardMap> map = ShardMap::Even(config.cluster().partitions(), shards);
+  const absl::StatusOr<Consistency> consistency = ParseConsistency(config.consistency());
+  std::optional<std::vector<Term>> terms = TermsOf(start, config.ranks());
+  if (!map.ok() || !consistency.ok() || start.shard() >= shards || !terms.has_value() || config.epochs() == 0) {
+    return InvalidArgument("START contradicts itself");
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(ShardTables tables, ShardTables::Make(job, *map, start.shard()));
+  ShardSettings settings;
+  settings.consistency = *consistency;
+  settings.ranks = config.ranks();
+  settings.epochs = config.epochs();
+  settings.lease_batches = config.lease_batches();
+  settings.home = map->HomeShard() == start.shard();
+  settings.terms = *std::move(terms);
+  shard_ = start.shard();
+  node_ = start.node_id();
+  generation_ = generation;
+  map_epoch_ = job.map_epoch();
+  buffer_limit_ = config.cluster().shard_buffer_bytes();
+  state_ = std::make_unique<ShardState>(std::move(settings), std::move(tables));
+  return absl::OkStatus();
+}
+
 void ShardCore::OnLeaseClose(PeerId from, const Message& message) {
+  if (!FromScheduler(from, message.header)) return;
   const absl::StatusOr<LeaseClose> close = ParseControl<LeaseClose>(message);
   if (!close.ok() || state_ == nullptr) {
     return Refuse(from, message.header, NackCode::kMalformed, "LEASE_CLOSE does not parse, or came before START");
@@ -124,6 +185,7 @@ void ShardCore::OnLeaseClose(PeerId from, const Message& message) {
 }
 
 void ShardCore::OnSave(PeerId from, const Message& message) {
+  if (!FromScheduler(from, message.header)) return;
   const absl::StatusOr<capstan::Save> order = ParseControl<capstan::Save>(message);
   if (!order.ok() || state_ == nullptr) {
     return Refuse(from, message.header, NackCode::kMalformed, "SAVE does not parse, or came before START");
@@ -150,15 +212,6 @@ void ShardCore::OnSave(PeerId from, const Message& message) {
   }
   FrameHeader header = ReplyHeader(MessageKind::kSaved, message.header);
   for (Message& part : SplitControl(header, saved_reply_)) outbox_.Send(from, std::move(part));
-}
-
-void ShardCore::OnEnd(PeerId from, const Message& message) {
-  const absl::StatusOr<End> end = ParseControl<End>(message);
-  if (!end.ok()) return Refuse(from, message.header, NackCode::kMalformed, "END does not parse");
-  ended_ = true;
-  exit_code_ = end->exit_code();
-  end_reason_ = end->reason();
-  Reply(from, ReplyHeader(MessageKind::kBye, message.header), Buffer(), 0);
 }
 
 // ---- data ---------------------------------------------------------------------------------------------------
@@ -220,27 +273,64 @@ void ShardCore::OnPull(PeerId from, Message message, Time now) {
     return Refuse(from, header, code, std::string(status.message()), map_epoch_);
   }
   pulls_.Add();
-  const bool sync = state_->settings().consistency.sync();
-  if (sync && header.step < state_->version()) {
+  if (state_->settings().consistency.sync() && header.step < state_->version()) {
     stale_.Add();  // the rank has moved on: it cannot be waiting for this
     return;
   }
-  if (sync && header.step > header.done) {
+  if (header.step > header.done) {
     violations_.Add();
-    return Refuse(from, header, NackCode::kStepConflict, "a sync pull runs ahead of its rank's commit");
+    return Refuse(from, header, NackCode::kStepConflict, "a pull runs ahead of its rank's commit");
   }
+  const uint64_t before = state_->lsn();
   if (!Commit(from, header)) return;
-  const ParkedId id{header.src_node, header.src_incarnation, header.request, header.part};
+  if (state_->lsn() != before) Advance();
+  if (state_->MayAnswer(header.step)) return Answer(from, header, *body);
+  Park(from, header, std::move(*body), now);
+}
+
+void ShardCore::Park(PeerId from, const FrameHeader& header, BodyView body, Time now) {
+  const ParkedId id{header.rank, header.src_node, header.src_incarnation, header.request, header.part};
   const auto found = parked_.find(id);
   if (found != parked_.end()) {
     found->second.from = from;           // a repeat; the peer may have a new connection
     found->second.next_word = now;       // and is told at once that it still waits
-  } else if (parked_.size() >= kMaxParkedPulls) {
-    return Refuse(from, header, NackCode::kOverloaded, "too many parked pulls");
-  } else {
-    parked_.emplace(id, Parked{from, header, std::move(*body), {ParkReason::kVersion}, now + kWaitingWord});
+    return;
   }
-  Advance();
+  if (!DropOlderPulls(id)) return stale_.Add();
+  const size_t bytes = body.buffer().size() + body.sections().size() * sizeof(SectionView) + kParkedOverhead;
+  if (parked_.size() >= kMaxParkedPulls || parked_bytes_ + bytes > buffer_limit_) {
+    return Refuse(from, header, NackCode::kOverloaded, "the shard has as many pulls waiting as it may");
+  }
+  parked_bytes_ += bytes;
+  parked_.emplace(id, Parked{from, header, std::move(body), {ParkReason::kVersion}, now + kWaitingWord, bytes});
+}
+
+// A rank waits for one pull at a time, the newest; what else is parked for it was sent by mistake or came late.
+bool ShardCore::DropOlderPulls(const ParkedId& id) {
+  auto it = parked_.lower_bound(ParkedId{id.rank});
+  while (it != parked_.end() && it->first.rank == id.rank) {
+    const ParkedId& other = it->first;
+    const bool same_process = other.node == id.node && other.incarnation == id.incarnation;
+    if (same_process && other.request == id.request) {
+      ParkedId last = other;
+      last.part = std::numeric_limits<uint16_t>::max();
+      it = parked_.upper_bound(last);
+      continue;
+    }
+    if (same_process && other.request > id.request) return false;
+    stale_.Add();
+    it = Unpark(it);
+  }
+  return true;
+}
+
+ShardCore::ParkedPulls::iterator ShardCore::Unpark(ParkedPulls::iterator parked) {
+  parked_bytes_ -= parked->second.bytes;
+  return parked_.erase(parked);
+}
+
+void ShardCore::Acknowledge(PeerId from, const FrameHeader& header) {
+  Reply(from, ReplyHeader(MessageKind::kAck, header), Buffer(), 0);
 }
 
 void ShardCore::OnPush(PeerId from, Message message) {
@@ -249,7 +339,7 @@ void ShardCore::OnPush(PeerId from, Message message) {
   const bool sync = state_->settings().consistency.sync();
   if (sync && header.step < state_->version()) {
     // Applied already; the acknowledgement was lost.
-    return Reply(from, ReplyHeader(MessageKind::kAck, header), Buffer(), 0);
+    return Acknowledge(from, header);
   }
   if (sync && header.step > state_->version()) {
     violations_.Add();
@@ -266,11 +356,11 @@ void ShardCore::OnPush(PeerId from, Message message) {
         return Refuse(from, header, NackCode::kStepConflict,
                       fmt::format("rank {} pushes step {} again with other bits", header.rank, header.step));
       }
-      return Reply(from, ReplyHeader(MessageKind::kAck, header), Buffer(), 0);
+      return Acknowledge(from, header);
     }
   }
-  if (assembler_.bytes() + state_->kept_bytes() + message.body.size() > buffer_limit_ ||
-      assembler_.incomplete() >= kMaxIncompletePushes) {
+  if (assembler_.bytes() + state_->kept_bytes() + message.body.size() > buffer_limit_) {
+    overloaded_ = true;
     return Refuse(from, header, NackCode::kOverloaded, "the shard keeps as many pushes as it may");
   }
   absl::StatusOr<BodyView> body = ParseBody(header.sections, message.body);
@@ -278,7 +368,9 @@ void ShardCore::OnPush(PeerId from, Message message) {
   if (status.ok()) {
     absl::StatusOr<std::optional<PushRecord>> push = assembler_.Add(header, std::move(*body));
     if (push.ok()) {
-      if (push->has_value()) OnCompletePush(from, header, std::move(**push));
+      overloaded_ = false;
+      if (push->has_value()) return OnCompletePush(from, header, **std::move(push));
+      if (Planted(Bug::kPartAcknowledged)) Acknowledge(from, header);
       return;
     }
     status = push.status();
@@ -288,21 +380,28 @@ void ShardCore::OnPush(PeerId from, Message message) {
 }
 
 void ShardCore::OnCompletePush(PeerId from, const FrameHeader& header, PushRecord push) {
-  const absl::Status status = state_->tables().CheckPush(push);
+  absl::Status status = CheckInfo(push, state_->settings());
+  if (status.ok()) status = state_->tables().CheckPush(push);
   if (!status.ok()) return Refuse(from, header, NackCode::kMalformed, std::string(status.message()));
   pushes_.Add();
-  if (state_->settings().consistency.sync()) {
-    if (!KeepSyncPush(from, header, std::move(push))) return;
-  } else {
-    if (push.lease == 0) return Refuse(from, header, NackCode::kMalformed, "a push without a lease");
-    if (state_->ShouldApply(push)) {
-      state_->Apply(OpApplyPush{std::move(push)});
-    } else {
-      stale_.Add();
-    }
-  }
-  Reply(from, ReplyHeader(MessageKind::kAck, header), Buffer(), 0);
+  const bool taken = state_->settings().consistency.sync() ? KeepSyncPush(from, header, std::move(push))
+                                                           : ApplyPush(from, header, std::move(push));
+  if (!taken) return;
+  Acknowledge(from, header);
   Advance();
+}
+
+bool ShardCore::ApplyPush(PeerId from, const FrameHeader& header, PushRecord push) {
+  if (!state_->ShouldApply(push)) {
+    stale_.Add();
+    return true;
+  }
+  if (!state_->HasRoomFor(push)) {
+    Refuse(from, header, NackCode::kOverloaded, "more batches than the shard may remember are not closed");
+    return false;
+  }
+  state_->Apply(OpApplyPush{std::move(push)});
+  return true;
 }
 
 bool ShardCore::KeepSyncPush(PeerId from, const FrameHeader& header, PushRecord push) {
@@ -340,10 +439,10 @@ void ShardCore::Advance() {
     Parked& parked = it->second;
     if (sync && parked.header.step < state_->version() && !Planted(Bug::kPullAtAnyVersion)) {
       stale_.Add();
-      it = parked_.erase(it);
+      it = Unpark(it);
     } else if (state_->MayAnswer(parked.header.step)) {
       Answer(parked.from, parked.header, parked.body);
-      it = parked_.erase(it);
+      it = Unpark(it);
     } else {
       ++it;
     }
@@ -369,7 +468,7 @@ void ShardCore::Answer(PeerId to, const FrameHeader& request, const BodyView& bo
 }
 
 void ShardCore::Tick(Time now) {
-  if (state_ == nullptr || ended_) return;
+  if (state_ == nullptr) return;
   for (auto& [id, parked] : parked_) {
     if (now < parked.next_word) continue;
     parked.next_word = now + kWaitingWord;
@@ -389,9 +488,18 @@ void ShardCore::Tick(Time now) {
 
 std::string ShardCore::WaitingFor() const {
   if (state_ == nullptr) return "the scheduler's START";
-  if (parked_.empty()) return "";
-  const std::vector<Rank> missing = state_->RanksHoldingBack(parked_.begin()->second.header.step);
-  return missing.empty() ? "" : fmt::format("{} to commit step {}", RankNames(missing), state_->version());
+  if (overloaded_) return fmt::format("room for pushes: {} bytes (cluster.shard_buffer_bytes) are full", buffer_limit_);
+  const bool sync = state_->settings().consistency.sync();
+  if (state_->job_done() || (!sync && parked_.empty())) return "";
+  const Step wanted = sync ? state_->version() + 1 : parked_.begin()->second.header.step;
+  const std::vector<Rank> missing = state_->RanksHoldingBack(wanted);
+  if (missing.empty()) return "";
+  return sync ? fmt::format("{} to commit step {}", RankNames(missing), state_->version())
+              : fmt::format("{} to go on: others are too far ahead", RankNames(missing));
+}
+
+size_t ShardCore::held_bytes() const {
+  return assembler_.bytes() + parked_bytes_ + (state_ == nullptr ? 0 : state_->kept_bytes());
 }
 
 void ShardCore::FillProgress(Progress* progress) const {
@@ -455,7 +563,9 @@ void ShardCore::Refuse(PeerId to, const FrameHeader& request, NackCode code, std
   nack.set_code(static_cast<uint32_t>(code));
   nack.set_reason(fmt::format("{}: {}", identity_.name, reason));
   nack.set_needed(needed);
-  ReplyProto(to, MessageKind::kNack, request, nack);
+  FrameHeader header = ReplyHeader(MessageKind::kNack, request);
+  header.job = request.job;  // the asker's, so that it reads why
+  outbox_.Send(to, MakeControl(header, nack));
 }
 
 }  // namespace capstan

@@ -10,6 +10,7 @@
 
 #include "common/file_system.h"
 #include "common/metrics.h"
+#include "proto/control_frame.h"
 #include "proto/section.h"
 #include "ps/push_assembler.h"
 #include "ps/shard_state.h"
@@ -19,6 +20,7 @@ namespace capstan {
 
 class EffectiveJob;
 class Progress;
+class Start;
 
 struct ShardIdentity {
   Incarnation incarnation = 0;      // of the server process
@@ -36,20 +38,20 @@ class ShardCore {
   // At least every 100 ms: tells parked pulls whom they wait for, and the scheduler how far training is.
   void Tick(Time now);
 
-  bool ended() const { return ended_; }        // the scheduler said END
-  int exit_code() const { return exit_code_; }
-  const std::string& end_reason() const { return end_reason_; }
   const ShardState* state() const { return state_.get(); }  // nullptr before START
   std::string WaitingFor() const;              // for heartbeats and logs; empty: for nobody
+  size_t held_bytes() const;                   // of pushes not yet applied and of parked pulls, about
+  size_t parked() const { return parked_.size(); }
   // The job's consistency protocol was violated by a peer so often; 0 in every correct run.
   uint64_t violations() const { return violations_.value(); }
 
  private:
   struct ParkedId {
-    NodeId node;
-    Incarnation incarnation;
-    uint64_t request;
-    uint16_t part;
+    Rank rank = 0;
+    NodeId node = 0;
+    Incarnation incarnation = 0;
+    uint64_t request = 0;
+    uint16_t part = 0;
     auto operator<=>(const ParkedId&) const = default;
   };
   enum class ParkReason { kVersion };          // later: rows being read from disk, a partition moving
@@ -59,21 +61,29 @@ class ShardCore {
     BodyView body;
     std::vector<ParkReason> reasons;
     Time next_word;                            // when to tell it again that it waits
+    size_t bytes;
   };
+  using ParkedPulls = std::map<ParkedId, Parked>;
 
   // Control.
   void OnHello(PeerId from, const Message& message);
   void OnStart(PeerId from, const Message& message);
+  absl::Status Build(const Start& start, Generation generation);
   void OnLeaseClose(PeerId from, const Message& message);
   void OnSave(PeerId from, const Message& message);
-  void OnEnd(PeerId from, const Message& message);
+  bool FromScheduler(PeerId from, const FrameHeader& header);
   // Data.
   bool Admit(PeerId from, const FrameHeader& header);     // job, generation, incarnation, map, rank, term
   void OnPull(PeerId from, Message message, Time now);
+  void Park(PeerId from, const FrameHeader& header, BodyView body, Time now);
+  bool DropOlderPulls(const ParkedId& id);                // false: `id` itself is older than what is parked
+  ParkedPulls::iterator Unpark(ParkedPulls::iterator parked);
   void OnPush(PeerId from, Message message);
+  void Acknowledge(PeerId from, const FrameHeader& header);
   void OnCommit(PeerId from, const Message& message);
   void OnCompletePush(PeerId from, const FrameHeader& header, PushRecord push);
-  bool KeepSyncPush(PeerId from, const FrameHeader& header, PushRecord push);
+  bool KeepSyncPush(PeerId from, const FrameHeader& header, PushRecord push);  // false: refused
+  bool ApplyPush(PeerId from, const FrameHeader& header, PushRecord push);
   bool Commit(PeerId from, const FrameHeader& header);    // the header's `done`
   void Advance();                                         // applies what is ready, answers who may go on
   void Answer(PeerId to, const FrameHeader& request, const BodyView& body);
@@ -103,15 +113,16 @@ class ShardCore {
   std::unique_ptr<ShardState> state_;
   size_t buffer_limit_ = 0;
   PushAssembler assembler_;
-  std::map<ParkedId, Parked> parked_;
+  ParkedPulls parked_;
+  size_t parked_bytes_ = 0;
+  bool overloaded_ = false;                    // the last push that came was refused for want of room
+  ControlJoiner start_;
   PeerId scheduler_ = kNoPeer;
+  Incarnation scheduler_incarnation_ = 0;
   Time next_progress_{};
   uint64_t reported_lsn_ = 0;
   std::string saved_reply_;                    // serialised Saved of the folder saved last
   std::string saved_folder_;
-  bool ended_ = false;
-  int exit_code_ = 0;
-  std::string end_reason_;
 };
 
 }  // namespace capstan

@@ -56,12 +56,18 @@ bool ShardState::ReadyToApplyStep() const {
 
 bool ShardState::MayCommit(Rank rank, Step done) const {
   const RankState& state = ranks_[rank];
-  if (done <= state.done || !settings_.consistency.sync()) return true;
+  if (done <= state.done) return true;
+  if (!settings_.consistency.sync()) return done <= HighestClock() + 1;
   return done == version_ + 1 && state.kept.has_value();
 }
 
 bool ShardState::ShouldApply(const PushRecord& push) const {
+  if (Planted(Bug::kRepeatCountsStatistics)) return true;
   return ledger_.ShouldApply(push.lease, push.info.index);
+}
+
+bool ShardState::HasRoomFor(const PushRecord& push) const {
+  return ledger_.HasRoom(push.lease, push.info.index, settings_.lease_batches);
 }
 
 Step ShardState::HighestClock() const {
@@ -77,7 +83,7 @@ void ShardState::Do(OpEnter op) {
   if (op.order <= rank.last_order && !Planted(Bug::kLateEnterCounts)) return;
   rank.last_order = op.order;
   rank.active = true;
-  rank.done = std::max(rank.done, HighestClock());
+  if (!Planted(Bug::kJoinerClockZero)) rank.done = std::max(rank.done, HighestClock());
 }
 
 void ShardState::Do(OpLeave op) {
@@ -98,7 +104,7 @@ void ShardState::Do(OpKeepPush op) {
 
 void ShardState::Do(OpApplyStep) {
   std::vector<const PushRecord*> pushes;  // in rank order: the one order of every sum
-  bool all_end = true;
+  bool all_end = !Planted(Bug::kEpochClosesAtFirstEnd);
   uint64_t examples = 0;
   double divisor = 0;
   if (Planted(Bug::kArrivalOrderSum)) {
@@ -107,9 +113,9 @@ void ShardState::Do(OpApplyStep) {
     for (const RankState& rank : ranks_) pushes.push_back(&*rank.kept);
   }
   for (const PushRecord* push : pushes) {
-    all_end = all_end && push->end;
+    all_end = Planted(Bug::kEpochClosesAtFirstEnd) ? all_end || push->end : all_end && push->end;
     examples += push->info.examples;
-    divisor += push->info.weight_sum;
+    divisor += push->info.weight_sum + (push->end && Planted(Bug::kEndPushContributes) ? 1 : 0);
     CountTotals(*push);
   }
   if (Planted(Bug::kDivideByRanks)) divisor = static_cast<double>(pushes.size());
@@ -120,7 +126,7 @@ void ShardState::Do(OpApplyStep) {
     const auto contributing = std::find_if(pushes.begin(), pushes.end(),
                                            [](const PushRecord* push) { return push->info.examples > 0; });
     UpdateContext context;
-    context.step = optimizer_clock_;
+    context.step = Planted(Bug::kClosingStepsMoveOptimizer) ? version_ + 1 : optimizer_clock_;
     if (contributing != pushes.end()) context.lr_factor = std::bit_cast<float>((*contributing)->info.lr_factor_bits);
     totals_.nonfinite_rows += tables_.ApplyStep(pushes, divisor, context);
   }
@@ -137,6 +143,9 @@ void ShardState::Do(OpApplyStep) {
 
 void ShardState::Do(OpApplyPush op) {
   const PushRecord& push = op.push;
+  if (Planted(Bug::kRepeatCountsStatistics) && !ledger_.ShouldApply(push.lease, push.info.index)) {
+    return CountTotals(push);
+  }
   ledger_.MarkApplied(push.lease, push.info.index);
   ++version_;
   epoch_ = std::max(epoch_, push.info.epoch);

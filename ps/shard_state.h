@@ -29,6 +29,7 @@ struct ShardSettings {
   Consistency consistency;
   uint32_t ranks = 1;
   uint32_t epochs = 1;
+  uint32_t lease_batches = 1;  // async, ssp: batches of a lease at most
   bool home = false;          // keeps the job's statistics
   std::vector<Term> terms;    // of every rank
 };
@@ -59,7 +60,9 @@ class ShardState {
   std::vector<Rank> RanksHoldingBack(Step wanted) const;  // why MayAnswer is false
   bool ReadyToApplyStep() const;                          // sync: all ranks have pushed and committed `version`
   bool ShouldApply(const PushRecord& push) const;         // async: not applied yet, lease open
-  // A rank may commit only what it has pushed here.
+  bool HasRoomFor(const PushRecord& push) const;          // async: its batch can be remembered
+  // Sync: a rank may commit only what it has pushed here. Else its clock may lead the highest one by one step: a
+  // rank that pulls step c had all shards' answers to its pull of c - 1.
   bool MayCommit(Rank rank, Step done) const;
 
   Step version() const { return version_; }

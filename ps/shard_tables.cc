@@ -65,6 +65,9 @@ absl::Status ShardTables::CheckKeys(const SectionView& section) const {
 }
 
 absl::Status ShardTables::CheckPull(const BodyView& body) const {
+  if (body.sections().size() >= kMaxSections) {  // the answer has one more
+    return InvalidArgument(fmt::format("a pull of {} sections, at most {}", body.sections().size(), kMaxSections - 1));
+  }
   size_t reply = sizeof(SectionDescriptor) + sizeof(RowsInfo);
   for (const SectionView& section : body.sections()) {
     if (!IsKind(section, SectionKind::kKeys)) return InvalidArgument("a pull holds something else than keys");
@@ -101,9 +104,11 @@ absl::Status ShardTables::CheckPushPart(const BodyView& body) const {
 
 absl::Status ShardTables::CheckPush(const PushRecord& push) const {
   std::vector<const Key*> last(tables_.size(), nullptr);
+  const bool may_have_rows = !push.end && push.info.examples > 0;
   for (const BodyView& part : push.parts) {
     for (const SectionView& section : part.sections()) {
       if (!IsKind(section, SectionKind::kKeys) || section.descriptor.rows == 0) continue;
+      if (!may_have_rows) return InvalidArgument("a push has gradients but no example");
       const std::span<const Key> keys = section.As<Key>();
       const Key*& before = last[section.table()];
       if (before != nullptr && keys.front() <= *before) {

@@ -31,7 +31,7 @@ class ShardTables {
   // failure is kInvalidArgument, or kAborted where the sender has another shard map.
   absl::Status CheckPull(const BodyView& body) const;
   absl::Status CheckPushPart(const BodyView& body) const;
-  // Keys of a table must go on increasing from part to part.
+  // Keys of a table must go on increasing from part to part; a push without an example has none.
   absl::Status CheckPush(const PushRecord& push) const;
 
   // The body of the reply: `info` (part 0 only, else nullptr), then the values of every keys section.

@@ -1,6 +1,9 @@
 #include "scheduler/lease_table.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "common/planted_bugs.h"
 
 namespace capstan {
 
@@ -20,10 +23,11 @@ void LeaseTable::LoadEpoch() {
   granted_all_ = waiting_.empty();
 }
 
-LeaseTable::Grant LeaseTable::Request(Rank rank, uint64_t sequence) {
+std::optional<LeaseTable::Grant> LeaseTable::Request(Rank rank, uint64_t sequence) {
   Answered& last = last_[rank];
-  if (sequence <= last.sequence) return last.grant;
-  last.sequence = sequence;
+  if (sequence == last.sequence && sequence > 0 && !Planted(Bug::kOldLeaseRequestGranted)) return last.grant;
+  if (sequence != last.sequence + 1 && !Planted(Bug::kOldLeaseRequestGranted)) return std::nullopt;
+  last.sequence = std::max(last.sequence, sequence);
   last.grant = Grant();
   if (granted_all_) {
     last.grant.no_more = true;
@@ -36,14 +40,18 @@ LeaseTable::Grant LeaseTable::Request(Rank rank, uint64_t sequence) {
   return last.grant;
 }
 
-void LeaseTable::Done(LeaseId lease) {
-  if (open_.erase(lease) == 0) return;
+bool LeaseTable::Done(Rank rank, LeaseId lease) {
+  if (lease < closed_below_ || closed_above_.count(lease) > 0) return lease > 0;
+  const auto found = open_.find(lease);
+  if (found == open_.end() || found->second != rank) return false;
+  open_.erase(found);
   ++changes_;
   closed_above_.insert(lease);
   while (!closed_above_.empty() && *closed_above_.begin() == closed_below_) {
     closed_above_.erase(closed_above_.begin());
     ++closed_below_;
   }
+  return true;
 }
 
 }  // namespace capstan

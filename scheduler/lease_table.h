@@ -21,15 +21,17 @@ class LeaseTable {
     bool no_more = false;  // every lease of every epoch has been granted
     Lease lease;
   };
-  // The answer to the rank's `sequence`-th request (from 1): the same answer for the same sequence.
-  Grant Request(Rank rank, uint64_t sequence);
-  // The rank reports that every shard acknowledged every batch of the lease. Repeats change nothing.
-  void Done(LeaseId lease);
+  // The answer to the rank's `sequence`-th request (from 1): the same answer for the same sequence. Nothing for an
+  // older one, whose answer the rank has, or one that skips a number.
+  std::optional<Grant> Request(Rank rank, uint64_t sequence);
+  // The rank reports that every shard acknowledged every batch of its lease. Repeats change nothing. False: the lease
+  // was never granted to this rank.
+  bool Done(Rank rank, LeaseId lease);
 
   bool AllClosed() const { return granted_all_ && open_.empty(); }
-  // For the shards: all below `below` are closed, and so are `above` (few).
+  // For the shards: all below the first are closed, and so are those of the second (few).
   LeaseId closed_below() const { return closed_below_; }
-  std::vector<LeaseId> closed_above() const { return {closed_above_.begin(), closed_above_.end()}; }
+  const std::set<LeaseId>& closed_above() const { return closed_above_; }
   uint64_t changes() const { return changes_; }  // grows with every lease that closes
   size_t open() const { return open_.size(); }
 

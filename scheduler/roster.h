@@ -2,6 +2,7 @@
 // here.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ struct ShardContact {
   PeerId peer = kNoPeer;    // the scheduler's own connection to it
   bool answered = false;    // the dial-back worked
   bool started = false;     // has built its tables
-  bool gone = false;        // said BYE
+  std::string refusal;      // what it said no to last
 };
 
 struct MemberInfo {
@@ -37,6 +38,7 @@ struct MemberInfo {
   std::string Describe() const;        // "worker-1 (pid 123 on host)"
 };
 
+// Members stay where they are: pointers to them hold for the roster's life.
 class Roster {
  public:
   Roster(uint32_t servers, uint32_t workers) : servers_(servers), workers_(workers) {}
@@ -48,8 +50,8 @@ class Roster {
   MemberInfo& Add(MemberInfo info);              // gives it the next id; ids start at 1
   MemberInfo* Find(NodeId id, Incarnation incarnation);
   MemberInfo* FindName(const std::string& name);
-  std::vector<MemberInfo>& members() { return members_; }
-  const std::vector<MemberInfo>& members() const { return members_; }
+  std::deque<MemberInfo>& members() { return members_; }
+  const std::deque<MemberInfo>& members() const { return members_; }
   std::vector<MemberInfo*> OfRole(MemberRole role);  // in order of name, so that shard numbers do not depend on luck
 
   // "have 1 of 2 servers (server-0 …), 0 of 1 workers; missing: 1 server, 1 worker"
@@ -58,7 +60,7 @@ class Roster {
  private:
   const uint32_t servers_;
   const uint32_t workers_;
-  std::vector<MemberInfo> members_;
+  std::deque<MemberInfo> members_;
 };
 
 }  // namespace capstan

@@ -1,6 +1,7 @@
 #include "scheduler/scheduler_core.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/core.h>
@@ -9,6 +10,7 @@
 #include "proto/control.pb.h"
 #include "proto/control_frame.h"
 #include "proto/section.h"
+#include "transport/member_core.h"
 
 namespace capstan {
 namespace {
@@ -16,10 +18,24 @@ namespace {
 constexpr Duration kResend = std::chrono::milliseconds(500);
 constexpr Duration kEndPatience = std::chrono::seconds(3);
 constexpr Duration kWordInterval = std::chrono::seconds(10);
+constexpr Duration kOwnPause = std::chrono::seconds(1);   // longer between two ticks: this process was stopped
+constexpr size_t kMaxName = 128;
+constexpr size_t kMaxStartBytes = size_t{64} << 20;
+constexpr size_t kMaxClosedListed = 50'000;               // of one LEASE_CLOSE; the rest is told later
 
 Duration Milliseconds(uint64_t ms) { return std::chrono::milliseconds(ms); }
 int64_t WholeSeconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::seconds>(duration).count();
+}
+
+bool NamesTables(const std::vector<PartitionSum>& sums, int tables) {
+  return std::all_of(sums.begin(), sums.end(), [tables](const PartitionSum& sum) { return sum.table < tables; });
+}
+
+// A node's own words, under the node's name whatever the words say.
+std::string InTheWordsOf(const std::string& name, const std::string& text) {
+  const std::string clean = CleanText(text);
+  return clean.rfind(name + ":", 0) == 0 || clean.rfind(name + "/", 0) == 0 ? clean : name + ": " + clean;
 }
 
 }  // namespace
@@ -42,8 +58,8 @@ SchedulerCore::SchedulerCore(SchedulerOptions options, const EffectiveJob& job, 
     for (const DataPlan::Split& split : job.plan().split()) rows.push_back(split.rows());
     const BatchConfig& batch = job.config().batch();
     leases_ = std::make_unique<LeaseTable>(
-        BatchPlan(job.config().seed(), std::move(rows), batch.micro() * batch.accumulation()), job.config().epochs(),
-        job.config().lease_batches());
+        BatchPlan(job.config().seed(), std::move(rows), std::max(1u, batch.micro() * batch.accumulation())),
+        job.config().epochs(), std::max(1u, job.config().lease_batches()));
   }
 }
 
@@ -75,11 +91,15 @@ void SchedulerCore::OnMessage(PeerId from, const Message& message, Time now) {
 std::string SchedulerCore::RefusalOf(const Join& join, const FrameHeader& header, bool* retry) {
   *retry = false;
   if (join.version() != options_.version) {
-    return fmt::format("it is Capstan {}, this job runs {}: use one release on all nodes", join.version(),
-                       options_.version);
+    return fmt::format("it is Capstan {}, this job runs {}: use one release on all nodes",
+                       CleanText(join.version(), kMaxName), options_.version);
   }
   if (join.job_id() != 0 && join.job_id() != options_.job_id) return "it was started for another job";
   if (header.src_incarnation == 0 || join.name().empty()) return "its JOIN names no process";
+  if (join.name().size() > kMaxName || join.host().size() > 2 * kMaxName ||
+      CleanText(join.name()) != join.name() || CleanText(join.host()) != join.host()) {
+    return fmt::format("its name must be printable and have at most {} bytes: give it another --name", kMaxName);
+  }
   if (join.role() != SERVER && join.role() != WORKER) return fmt::format("role {} cannot join", join.role());
   const MemberRole role = join.role() == SERVER ? MemberRole::kServer : MemberRole::kWorker;
   if (MemberInfo* twin = roster_.FindName(join.name())) {
@@ -92,13 +112,25 @@ std::string SchedulerCore::RefusalOf(const Join& join, const FrameHeader& header
     return fmt::format("the job has its {} {}{} already: {}", roster_.Wanted(role), word,
                        roster_.Wanted(role) == 1 ? "" : "s", roster_.Describe());
   }
-  const uint32_t shards = job_->config().cluster().shards();
-  if (role == MemberRole::kServer && join.shard_endpoint_size() != static_cast<int>(shards)) {
-    return fmt::format("it has {} shards, the job wants {} per server: start it with --shards={}",
-                       join.shard_endpoint_size(), shards, shards);
+  if (join.cpu_isa() != "avx2" && join.cpu_isa() != "avx512") {
+    return fmt::format("its machine has cpu_isa '{}', Capstan needs avx2 or avx512", CleanText(join.cpu_isa(), kMaxName));
   }
   if (job_->config().cpu_isa() != "auto" && join.cpu_isa() == "avx2" && job_->config().cpu_isa() != "avx2") {
     return fmt::format("the job asks for cpu_isa {}, its machine has {}", job_->config().cpu_isa(), join.cpu_isa());
+  }
+  return role == MemberRole::kServer ? RefusalOfServer(join) : "";
+}
+
+std::string SchedulerCore::RefusalOfServer(const Join& join) {
+  const uint32_t shards = job_->config().cluster().shards();
+  if (join.shard_endpoint_size() != static_cast<int>(shards)) {
+    return fmt::format("it has {} shards, the job wants {} per server: start it with --shards={}",
+                       join.shard_endpoint_size(), shards, shards);
+  }
+  for (const std::string& endpoint : join.shard_endpoint()) {
+    if (endpoint.size() <= 2 * kMaxName && outbox_.Connect(endpoint) != kNoPeer) continue;
+    return fmt::format("its address '{}' cannot be dialed: check --bind and --advertise",
+                       CleanText(endpoint, 2 * kMaxName));
   }
   return "";
 }
@@ -119,7 +151,8 @@ void SchedulerCore::OnJoin(PeerId from, const Message& message, Time now) {
       refused_.Add();
       reply.set_reason(refusal);
       reply.set_retry(retry);
-      events_.OnPhase(fmt::format("refused {} (pid {} on {}): {}", join->name(), join->pid(), join->host(), refusal));
+      events_.OnPhase(fmt::format("refused {} (pid {} on {}): {}", CleanText(join->name(), kMaxName), join->pid(),
+                                  CleanText(join->host(), kMaxName), refusal));
       return Send(from, MessageKind::kJoinReply, header.src_incarnation, reply);
     }
     MemberInfo info;
@@ -157,15 +190,16 @@ void SchedulerCore::OnFromMember(PeerId from, const Message& message, Time now) 
     return;
   }
   member->last_heard = now;
+  if (message.header.Kind() == MessageKind::kHeartbeat) return OnHeartbeat(from, message, *member);
+  member->peer = from;  // its main connection, which may be a new one
   switch (message.header.Kind()) {
-    case MessageKind::kHeartbeat: return OnHeartbeat(from, message, *member);
-    case MessageKind::kLeaseRequest: return OnLeaseRequest(from, message);
-    case MessageKind::kLeaseDone: return OnLeaseDone(from, message);
-    case MessageKind::kRankDone: return OnRankDone(from, message, now);
+    case MessageKind::kLeaseRequest: return OnLeaseRequest(from, message, *member);
+    case MessageKind::kLeaseDone: return OnLeaseDone(from, message, *member);
+    case MessageKind::kRankDone: return OnRankDone(from, message, *member, now);
     case MessageKind::kFailed: {
       const absl::StatusOr<Failed> failed = ParseControl<Failed>(message);
-      if (failed.ok()) Fail(static_cast<ExitCode>(failed->exit_code()), failed->reason(), now);
-      return;
+      if (!failed.ok()) return refused_.Add();
+      return Fail(ExitCodeOf(failed->exit_code(), /*failed=*/true), InTheWordsOf(member->name, failed->reason()), now);
     }
     default: refused_.Add();
   }
@@ -178,27 +212,15 @@ void SchedulerCore::OnFromShard(PeerId from, const Message& message, Time now) {
     for (ShardContact& shard : member.shards) {
       if (shard.peer != from || member.incarnation != header.src_incarnation) continue;
       if (header.Kind() == MessageKind::kHelloReply) shard.answered = true;
-      if (header.Kind() == MessageKind::kStarted) shard.started = true;
+      if (header.Kind() == MessageKind::kStarted && phase_ == Phase::kStartingServers) shard.started = true;
       if (header.Kind() == MessageKind::kSaved) OnSaved(shard, message, now);
       if (header.Kind() == MessageKind::kProgress) OnProgressFrame(message, now);
-      if (header.Kind() == MessageKind::kLeaseClosed) {
-        const absl::StatusOr<LeaseClose> closed = ParseControl<LeaseClose>(message);
-        const auto at = std::find(shards_.begin(), shards_.end(), &shard);
-        if (closed.ok() && at != shards_.end()) {
-          uint64_t& seen = closings_seen_[static_cast<size_t>(at - shards_.begin())];
-          seen = std::max(seen, closed->sequence());
-        }
-      }
-      if (header.Kind() == MessageKind::kNack) {
-        const absl::StatusOr<Nack> nack = ParseControl<Nack>(message);
-        if (nack.ok() && nack->code() == static_cast<uint32_t>(NackCode::kMalformed)) {
-          Fail(ExitCode::kModelError, nack->reason(), now);
-        }
-      }
+      if (header.Kind() == MessageKind::kLeaseClosed) OnLeaseClosed(shard, message);
+      if (header.Kind() == MessageKind::kNack) OnNack(member, shard, message, now);
       return CheckPhase(now);
     }
   }
-  if (header.Kind() == MessageKind::kStarted) {  // a worker's
+  if (header.Kind() == MessageKind::kStarted && phase_ == Phase::kStartingWorkers) {  // a worker's
     if (MemberInfo* member = roster_.Find(header.src_node, header.src_incarnation)) {
       member->started = true;
       member->last_heard = now;
@@ -208,21 +230,39 @@ void SchedulerCore::OnFromShard(PeerId from, const Message& message, Time now) {
   refused_.Add();
 }
 
+void SchedulerCore::OnLeaseClosed(const ShardContact& shard, const Message& message) {
+  const absl::StatusOr<LeaseClose> closed = ParseControl<LeaseClose>(message);
+  const auto at = std::find(shards_.begin(), shards_.end(), &shard);
+  if (!closed.ok() || leases_ == nullptr || at == shards_.end()) return refused_.Add();
+  uint64_t& seen = closings_seen_[static_cast<size_t>(at - shards_.begin())];
+  seen = std::max(seen, std::min(closed->sequence(), leases_->changes()));
+}
+
+void SchedulerCore::OnNack(const MemberInfo& member, ShardContact& shard, const Message& message, Time now) {
+  const absl::StatusOr<Nack> nack = ParseControl<Nack>(message);
+  if (!nack.ok()) return refused_.Add();
+  shard.refusal = InTheWordsOf(member.name, nack->reason());
+  if (nack->code() == static_cast<uint32_t>(NackCode::kMalformed)) Fail(ExitCode::kModelError, shard.refusal, now);
+}
+
 void SchedulerCore::OnHeartbeat(PeerId from, const Message& message, MemberInfo& member) {
   const absl::StatusOr<Heartbeat> beat = ParseControl<Heartbeat>(message);
-  if (beat.ok()) member.waiting_for = beat->waiting_for();
+  if (beat.ok()) member.waiting_for = CleanText(beat->waiting_for());
   Send(from, MessageKind::kHeartbeatReply, member.incarnation, HeartbeatReply());
 }
 
-void SchedulerCore::OnLeaseRequest(PeerId from, const Message& message) {
+// What a worker says about a rank counts only if the rank is its own.
+bool SchedulerCore::Owns(const MemberInfo& member, Rank rank, Term term) const {
+  return rank < ranks_.size() && ranks_[rank].owner == &member && ranks_[rank].term == term;
+}
+
+void SchedulerCore::OnLeaseRequest(PeerId from, const Message& message, const MemberInfo& member) {
   const absl::StatusOr<LeaseRequest> request = ParseControl<LeaseRequest>(message);
-  if (!request.ok() || leases_ == nullptr || request->rank() >= ranks_.size() ||
-      request->term() != ranks_[request->rank()].term) {
-    refused_.Add();
-    return;
-  }
+  if (!request.ok() || leases_ == nullptr || !Owns(member, request->rank(), request->term())) return refused_.Add();
+  const std::optional<LeaseTable::Grant> answer = leases_->Request(request->rank(), request->sequence());
+  if (!answer.has_value()) return refused_.Add();  // a late repeat
   requests_.Add();
-  const LeaseTable::Grant grant = leases_->Request(request->rank(), request->sequence());
+  const LeaseTable::Grant& grant = *answer;
   LeaseReply reply;
   reply.set_answer(grant.no_more ? LeaseReply::NO_MORE : LeaseReply::GRANTED);
   reply.set_rank(request->rank());
@@ -235,24 +275,19 @@ void SchedulerCore::OnLeaseRequest(PeerId from, const Message& message) {
   Send(from, MessageKind::kLeaseReply, message.header.src_incarnation, reply);
 }
 
-void SchedulerCore::OnLeaseDone(PeerId from, const Message& message) {
+void SchedulerCore::OnLeaseDone(PeerId from, const Message& message, const MemberInfo& member) {
   const absl::StatusOr<LeaseDone> done = ParseControl<LeaseDone>(message);
-  if (!done.ok() || leases_ == nullptr || done->rank() >= ranks_.size() ||
-      done->term() != ranks_[done->rank()].term) {
-    refused_.Add();
-    return;
+  if (!done.ok() || leases_ == nullptr || !Owns(member, done->rank(), done->term()) ||
+      !leases_->Done(done->rank(), done->lease())) {
+    return refused_.Add();
   }
   requests_.Add();
-  leases_->Done(done->lease());
   Send(from, MessageKind::kLeaseDoneReply, message.header.src_incarnation, *done);
 }
 
-void SchedulerCore::OnRankDone(PeerId from, const Message& message, Time now) {
+void SchedulerCore::OnRankDone(PeerId from, const Message& message, const MemberInfo& member, Time now) {
   const absl::StatusOr<RankDone> done = ParseControl<RankDone>(message);
-  if (!done.ok() || done->rank() >= ranks_.size() || done->term() != ranks_[done->rank()].term) {
-    refused_.Add();
-    return;
-  }
+  if (!done.ok() || !Owns(member, done->rank(), done->term())) return refused_.Add();
   requests_.Add();
   ranks_[done->rank()].done = true;
   last_advance_ = now;
@@ -275,7 +310,7 @@ void SchedulerCore::TakeProgress(const Progress& progress, Time now) {
   progress_.nonfinite_rows = progress.nonfinite_rows();
   progress_.weight_sum = progress.weight_sum();
   progress_.loss_sum = progress.loss_sum();
-  progress_.waiting_for = progress.waiting_for();
+  progress_.waiting_for = CleanText(progress.waiting_for());
   progress_.workers_alive = roster_.Count(MemberRole::kWorker);
   events_.OnProgress(progress_);
 }
@@ -306,7 +341,9 @@ void SchedulerCore::StartClock(Time now) {
 void SchedulerCore::Tick(Time now) {
   StartClock(now);
   if (phase_ == Phase::kFinished) return;
+  ForgiveOwnPause(now);
   CheckMembers(now);
+  CheckStall(now);
   CheckPhase(now);
   if (now >= next_word_ && phase_ != Phase::kTraining) {
     next_word_ = now + kWordInterval;
@@ -323,6 +360,17 @@ void SchedulerCore::Tick(Time now) {
     case Phase::kEnding: SendEnds(); break;
     case Phase::kFinished: break;
   }
+}
+
+// While this process was stopped (a debugger, a suspended machine) nobody could be heard: their words wait in the
+// socket. The pause counts against nobody.
+void SchedulerCore::ForgiveOwnPause(Time now) {
+  const Duration pause = last_tick_ == Time() ? Duration::zero() : now - last_tick_;
+  last_tick_ = now;
+  if (pause < kOwnPause) return;
+  for (MemberInfo& member : roster_.members()) member.last_heard = std::min(now, member.last_heard + pause);
+  last_advance_ = std::min(now, last_advance_ + pause);
+  phase_start_ = std::min(now, phase_start_ + pause);
 }
 
 void SchedulerCore::CheckPhase(Time now) {
@@ -375,10 +423,6 @@ void SchedulerCore::CheckMembers(Time now) {
                 fmt::format("the job did not start within {} s: {}", cluster.join_timeout_ms() / 1000,
                             WaitingFor(now)), now);
   }
-  if (phase_ == Phase::kTraining && now - last_advance_ >= Milliseconds(cluster.stall_timeout_ms())) {
-    return Fail(ExitCode::kStalled, fmt::format("no step for {} s: {}", cluster.stall_timeout_ms() / 1000,
-                                                WaitingFor(now)), now);
-  }
   if (!options_.heartbeats) return;
   for (const MemberInfo& member : roster_.members()) {
     const Duration silence = now - member.last_heard;
@@ -391,11 +435,19 @@ void SchedulerCore::CheckMembers(Time now) {
   }
 }
 
+void SchedulerCore::CheckStall(Time now) {
+  const uint64_t limit_ms = job_->config().cluster().stall_timeout_ms();
+  if ((phase_ != Phase::kTraining && phase_ != Phase::kSaving) || now - last_advance_ < Milliseconds(limit_ms)) return;
+  const char* what = phase_ == Phase::kTraining ? "no step" : "no answer while saving the model";
+  Fail(ExitCode::kStalled,
+       fmt::format("{} for {} s: {}; the limit is cluster.stall_timeout_ms", what, limit_ms / 1000, WaitingFor(now)), now);
+}
+
 void SchedulerCore::Fail(ExitCode code, const std::string& reason, Time now) {
   if (phase_ == Phase::kEnding || phase_ == Phase::kFinished) return;
   exit_code_ = code;
-  reason_ = reason;
-  events_.OnPhase("the job ends: " + reason);
+  reason_ = CleanText(reason, 2 * kMaxPeerText);
+  events_.OnPhase("the job ends: " + reason_);
   Enter(Phase::kEnding, now);
   SendEnds();
   next_send_ = now + kResend;
@@ -404,7 +456,10 @@ void SchedulerCore::Fail(ExitCode code, const std::string& reason, Time now) {
 std::string SchedulerCore::WaitingFor(Time now) const {
   const int64_t seconds = WholeSeconds(now - phase_start_);
   std::string text = fmt::format("waiting for {} s: {}", seconds, roster_.Describe());
-  if (phase_ == Phase::kTraining) text = fmt::format("training: {}", progress_.waiting_for);
+  if (phase_ == Phase::kTraining) text = fmt::format("training, step {}: {}", progress_.steps, progress_.waiting_for);
+  for (size_t i = 0; phase_ == Phase::kSaving && i < shards_.size(); ++i) {
+    if (!saved_[i]) text += fmt::format("; {} has not saved shard {}", shard_server_[i], i);
+  }
   for (const MemberInfo& member : roster_.members()) {
     for (const ShardContact& shard : member.shards) {
       if (phase_ == Phase::kJoining && !shard.answered) {
@@ -414,6 +469,7 @@ std::string SchedulerCore::WaitingFor(Time now) const {
       if (phase_ == Phase::kStartingServers && !shard.started) {
         text += fmt::format("; {} builds the tables of {}", member.Describe(), shard.endpoint);
       }
+      if (!shard.refusal.empty()) text += fmt::format(" ({})", shard.refusal);
     }
     if (phase_ == Phase::kStartingWorkers && member.role == MemberRole::kWorker && !member.started) {
       text += fmt::format("; {} has not confirmed START", member.Describe());
@@ -446,6 +502,10 @@ void SchedulerCore::BeginStart(Time now) {
     if (member.cpu_isa == "avx2") isa = "avx2";  // the lowest of all, so that all compute the same bits
   }
   job_->set_cpu_isa(isa);
+  if (job_->ByteSizeLong() > kMaxStartBytes) {
+    return Fail(ExitCode::kUsage, fmt::format("the plan of the job has {} bytes, at most {}: raise data.split_rows",
+                                              job_->ByteSizeLong(), kMaxStartBytes), now);
+  }
   for (MemberInfo* server : roster_.OfRole(MemberRole::kServer)) {
     for (ShardContact& shard : server->shards) {
       shards_.push_back(&shard);
@@ -456,7 +516,9 @@ void SchedulerCore::BeginStart(Time now) {
   }
   const size_t count = shards_.size();
   closings_seen_.resize(count);
-  save_parts_.resize(count);
+  // A sum per table and partition, and a little more.
+  const size_t sums = size_t{job_->config().cluster().partitions()} * static_cast<size_t>(job_->table_size());
+  saved_joiner_.assign(count, ControlJoiner(48 * sums + kMaxBodyBytes));
   saved_.resize(count);
   saved_parts_.resize(count);
   const std::vector<MemberInfo*> workers = roster_.OfRole(MemberRole::kWorker);
@@ -479,7 +541,7 @@ void SchedulerCore::SendStartsToShards() {
     if (shards_[i]->started) continue;
     start.set_shard(i);
     start.set_node_id(roster_.FindName(shard_server_[i])->id);
-    Send(shards_[i]->peer, MessageKind::kStart, shard_incarnation_[i], start);
+    SendStart(shards_[i]->peer, shard_incarnation_[i], start);
   }
 }
 
@@ -496,7 +558,13 @@ void SchedulerCore::SendStartsToWorkers() {
       grant->set_term(ranks_[rank].term);
       grant->set_first_step(0);
     }
-    Send(worker->peer, MessageKind::kStart, worker->incarnation, start);
+    SendStart(worker->peer, worker->incarnation, start);
+  }
+}
+
+void SchedulerCore::SendStart(PeerId to, Incarnation incarnation, const Start& start) {
+  for (Message& part : SplitControl(Header(MessageKind::kStart, incarnation), start.SerializeAsString())) {
+    outbox_.Send(to, std::move(part));
   }
 }
 
@@ -504,7 +572,9 @@ void SchedulerCore::SendLeaseClosings() {
   if (leases_ == nullptr) return;
   LeaseClose close;
   close.set_below(leases_->closed_below());
-  for (const LeaseId lease : leases_->closed_above()) close.add_lease(lease);
+  for (const LeaseId lease : leases_->closed_above()) {
+    if (close.lease_size() < static_cast<int>(kMaxClosedListed)) close.add_lease(lease);
+  }
   close.set_sequence(leases_->changes());
   for (size_t i = 0; i < shards_.size(); ++i) {
     if (closings_seen_[i] >= leases_->changes()) continue;
@@ -525,21 +595,21 @@ void SchedulerCore::OnSaved(ShardContact& shard, const Message& message, Time no
   if (phase_ != Phase::kSaving || at == shards_.end()) return;
   const auto i = static_cast<size_t>(at - shards_.begin());
   if (saved_[i]) return;
-  std::vector<std::string>& parts = save_parts_[i];
-  parts.resize(message.header.parts);
-  parts[message.header.part].assign(reinterpret_cast<const char*>(message.body.data()), message.body.size());
-  std::string whole;
-  for (const std::string& part : parts) {
-    if (part.empty()) return;  // a part is still under way
-    whole += part;
-  }
+  const absl::StatusOr<std::optional<std::string>> whole = saved_joiner_[i].Add(message);
+  if (whole.ok() && !whole->has_value()) return;  // a part is still under way
   Saved saved;
-  absl::StatusOr<std::vector<PartitionSum>> sums;
-  if (saved.ParseFromString(whole)) sums = UnpackSums(saved.digests());
-  if (!saved.error().empty()) return Fail(ExitCode::kCheckpoint, "saving the model: " + saved.error(), now);
-  if (!sums.ok()) return Fail(ExitCode::kCheckpoint, "saving the model: an answer does not parse", now);
+  absl::StatusOr<std::vector<PartitionSum>> sums = InvalidArgument("");
+  if (whole.ok() && saved.ParseFromString(**whole)) sums = UnpackSums(saved.digests());
+  if (!saved.error().empty()) {
+    return Fail(ExitCode::kCheckpoint, "saving the model: " + InTheWordsOf(shard_server_[i], saved.error()), now);
+  }
+  if (!sums.ok() || !NamesTables(*sums, job_->table_size())) {
+    return Fail(ExitCode::kCheckpoint, fmt::format("saving the model: the answer of {} makes no sense",
+                                                   shard_server_[i]), now);
+  }
   if (saved.has_progress()) TakeProgress(saved.progress(), now);
   saved_[i] = true;
+  last_advance_ = now;
   saved_parts_[i] = {saved.file(), saved.bytes(), saved.file_sha256()};
   saved_sums_.insert(saved_sums_.end(), sums->begin(), sums->end());
 }

@@ -8,6 +8,7 @@
 
 #include "common/exit_code.h"
 #include "common/metrics.h"
+#include "proto/control_frame.h"
 #include "scheduler/lease_table.h"
 #include "scheduler/roster.h"
 #include "storage/model_store.h"
@@ -18,6 +19,7 @@ namespace capstan {
 class EffectiveJob;
 class Join;
 class Progress;
+class Start;
 
 struct SchedulerOptions {
   std::string version;                 // of the release; members must have the same
@@ -88,12 +90,16 @@ class SchedulerCore {
 
   void OnJoin(PeerId from, const Message& message, Time now);
   std::string RefusalOf(const Join& join, const FrameHeader& header, bool* retry);
+  std::string RefusalOfServer(const Join& join);
   void OnFromShard(PeerId from, const Message& message, Time now);
   void OnFromMember(PeerId from, const Message& message, Time now);
   void OnHeartbeat(PeerId from, const Message& message, MemberInfo& member);
-  void OnLeaseRequest(PeerId from, const Message& message);
-  void OnLeaseDone(PeerId from, const Message& message);
-  void OnRankDone(PeerId from, const Message& message, Time now);
+  bool Owns(const MemberInfo& member, Rank rank, Term term) const;
+  void OnLeaseRequest(PeerId from, const Message& message, const MemberInfo& member);
+  void OnLeaseDone(PeerId from, const Message& message, const MemberInfo& member);
+  void OnRankDone(PeerId from, const Message& message, const MemberInfo& member, Time now);
+  void OnLeaseClosed(const ShardContact& shard, const Message& message);
+  void OnNack(const MemberInfo& member, ShardContact& shard, const Message& message, Time now);
   void OnProgressFrame(const Message& message, Time now);
   void TakeProgress(const Progress& progress, Time now);
   void OnSaved(ShardContact& shard, const Message& message, Time now);
@@ -103,6 +109,7 @@ class SchedulerCore {
   void BeginStart(Time now);
   void SendStartsToShards();
   void SendStartsToWorkers();
+  void SendStart(PeerId to, Incarnation incarnation, const Start& start);
   void SendLeaseClosings();
   void SendSaves();
   void SendEnds();
@@ -110,6 +117,8 @@ class SchedulerCore {
   void Enter(Phase phase, Time now);
   void CheckPhase(Time now);     // goes on when everybody answered
   void CheckMembers(Time now);   // heartbeats and deadlines
+  void CheckStall(Time now);
+  void ForgiveOwnPause(Time now);
   bool AllGone() const;
   std::vector<ShardContact*> AllShards();
   FrameHeader Header(MessageKind kind, Incarnation to) const;
@@ -132,13 +141,14 @@ class SchedulerCore {
   Time phase_start_{};
   Time next_send_{};
   Time next_word_{};
-  Time last_advance_{};                  // of the training, for stalls
+  Time last_advance_{};                  // of training or saving, for stalls
+  Time last_tick_{};
   std::vector<ShardContact*> shards_;    // by shard id, once all have joined
   std::vector<Incarnation> shard_incarnation_;
   std::vector<std::string> shard_server_;
   uint64_t closings_sent_ = 0;
   std::vector<uint64_t> closings_seen_;  // per shard
-  std::vector<std::vector<std::string>> save_parts_;  // per shard: parts of the serialised Saved
+  std::vector<ControlJoiner> saved_joiner_;  // per shard
   std::vector<bool> saved_;
   std::vector<SavedPart> saved_parts_;
   std::vector<PartitionSum> saved_sums_;

@@ -12,6 +12,7 @@ namespace capstan {
 namespace {
 
 constexpr Duration kLongestPoll = std::chrono::milliseconds(100);  // so that stopping is quick
+constexpr Duration kOwnPause = std::chrono::seconds(1);            // a longer round: this process was stopped
 
 Message MakeBeat(const HeartbeatOptions& options) {
   FrameHeader header = options.identity;
@@ -47,8 +48,10 @@ void HeartbeatThread::Run() {
       transport->Send(*scheduler, MakeBeat(options_)).IgnoreError();
     }
     const std::optional<Incoming> reply = transport->Poll(std::min(next_beat, now + kLongestPoll));
-    if (reply.has_value() && reply->message.header.job == options_.identity.job) heard = clock_.Now();
-    const Duration silence = clock_.Now() - heard;
+    const Time after = clock_.Now();
+    if (reply.has_value() && reply->message.header.job == options_.identity.job) heard = after;
+    if (after - now >= kOwnPause) heard = std::min(after, heard + (after - now));  // nobody could be heard meanwhile
+    const Duration silence = after - heard;
     if (silence < options_.limit) continue;
     lost = true;
     options_.on_lost(fmt::format("the scheduler at {} is lost: not heard for {:.1f} s (limit {:.1f} s)",

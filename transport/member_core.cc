@@ -13,11 +13,17 @@ namespace {
 
 constexpr Duration kFirstRetry = std::chrono::milliseconds(100);
 constexpr Duration kLongestRetry = std::chrono::seconds(1);
-constexpr Duration kFailPatience = std::chrono::seconds(5);
+constexpr Duration kFailRepeat = std::chrono::milliseconds(500);
+constexpr Duration kStillHere = std::chrono::seconds(5);
+constexpr Duration kShortestHeartbeat = std::chrono::milliseconds(10);
 
 int64_t Seconds(Duration duration) { return std::chrono::duration_cast<std::chrono::seconds>(duration).count(); }
 
 }  // namespace
+
+ExitCode ExitCodeOf(int wire_code, bool failed) {
+  return wire_code < (failed ? 1 : 0) || wire_code > 255 ? ExitCode::kModelError : static_cast<ExitCode>(wire_code);
+}
 
 MemberCore::MemberCore(MemberOptions options, Outbox& outbox) : options_(std::move(options)), outbox_(outbox) {
   scheduler_ = outbox_.Connect(options_.scheduler_endpoint);
@@ -40,6 +46,7 @@ void MemberCore::SendJoin() {
   join.set_pid(options_.pid);
   join.set_version(options_.version);
   join.set_cpu_isa(options_.cpu_isa);
+  if (state_ == State::kJoined) join.set_job_id(job_id_);  // never again into another job
   for (const std::string& endpoint : options_.shard_endpoints) join.add_shard_endpoint(endpoint);
   outbox_.Send(scheduler_, MakeControl(Header(MessageKind::kJoin), join));
 }
@@ -67,8 +74,8 @@ bool MemberCore::OnMessage(PeerId from, const Message& message, Time now) {
   outbox_.Send(scheduler_, MakeControlFrame(bye, ""));
   if (state_ == State::kEnded) return true;
   state_ = State::kEnded;
-  exit_code_ = static_cast<ExitCode>(end->exit_code());
-  reason_ = end->reason();
+  exit_code_ = ExitCodeOf(end->exit_code(), /*failed=*/false);
+  reason_ = CleanText(end->reason());
   return true;
 }
 
@@ -77,7 +84,7 @@ void MemberCore::OnJoinReply(const Message& message, Time now) {
   const absl::StatusOr<JoinReply> reply = ParseControl<JoinReply>(message);
   if (!reply.ok()) return;
   if (!reply->accepted()) {
-    last_refusal_ = reply->reason();
+    last_refusal_ = CleanText(reply->reason());
     if (!reply->retry()) {
       GiveUp(ExitCode::kUsage, fmt::format("{}: the scheduler at {} refused to let it join: {}", options_.name,
                                            options_.scheduler_endpoint, last_refusal_));
@@ -86,10 +93,13 @@ void MemberCore::OnJoinReply(const Message& message, Time now) {
   }
   node_id_ = reply->node_id();
   job_id_ = reply->job_id();
-  heartbeat_interval_ = std::chrono::milliseconds(reply->heartbeat_ms());
-  heartbeat_limit_ = std::chrono::milliseconds(reply->heartbeat_limit_ms());
+  if (reply->heartbeat_ms() > 0) {
+    heartbeat_interval_ = std::max<Duration>(kShortestHeartbeat, std::chrono::milliseconds(reply->heartbeat_ms()));
+    heartbeat_limit_ = std::max<Duration>(2 * heartbeat_interval_,
+                                          std::chrono::milliseconds(reply->heartbeat_limit_ms()));
+  }
   state_ = State::kJoined;
-  if (failing_) next_send_ = now;
+  next_send_ = now + kStillHere;
 }
 
 void MemberCore::Tick(Time now) {
@@ -104,11 +114,16 @@ void MemberCore::Tick(Time now) {
       state_ = State::kEnded;
     } else if (now >= next_send_) {
       SendFailed();
-      next_send_ = now + std::chrono::milliseconds(500);
+      next_send_ = now + kFailRepeat;
     }
     return;
   }
-  if (state_ != State::kJoining) return;
+  if (state_ == State::kJoined) {
+    if (now < next_send_) return;
+    SendJoin();
+    next_send_ = now + kStillHere;
+    return;
+  }
   if (now - first_join_ >= options_.join_timeout) {
     return GiveUp(ExitCode::kJoinTimeout,
                   fmt::format("{}: no place in a job after {} s: the scheduler at {} {}; start it, check the address, "
@@ -122,19 +137,22 @@ void MemberCore::Tick(Time now) {
   next_send_ = now + std::min(pause, kLongestRetry);
 }
 
-void MemberCore::Fail(ExitCode code, std::string reason, Time now) {
+void MemberCore::Fail(ExitCode code, const std::string& reason, Time now, Duration patience) {
   if (failing_ || state_ == State::kEnded) return;
+  const std::string text = fmt::format("{}: {}", options_.name, CleanText(reason));
+  if (state_ == State::kJoining) return GiveUp(code, text);  // no job to tell
   failing_ = true;
   exit_code_ = code;
-  reason_ = fmt::format("{}: {}", options_.name, reason);
-  fail_deadline_ = now + kFailPatience;
+  reason_ = text;
+  fail_deadline_ = now + patience;
   SendFailed();
-  next_send_ = now + std::chrono::milliseconds(500);
+  next_send_ = now + kFailRepeat;
 }
 
 void MemberCore::GiveUp(ExitCode code, std::string reason) {
   if (state_ == State::kEnded) return;
   state_ = State::kEnded;
+  if (failing_) return;  // the first cause counts
   exit_code_ = code;
   reason_ = std::move(reason);
 }

@@ -1,5 +1,6 @@
-// How a server or worker joins a job and leaves it: JOIN until answered, END, BYE. A core without I/O; the node's
-// loop feeds it. Single-threaded.
+// How a server or worker joins a job and leaves it: JOIN until answered, END, BYE. Once joined it repeats JOIN now and
+// then, so that the scheduler finds it again after a connection broke. A core without I/O; the node's loop feeds it.
+// Single-threaded.
 #pragma once
 
 #include <string>
@@ -25,6 +26,9 @@ struct MemberOptions {
   Duration join_timeout = std::chrono::seconds(60);
 };
 
+// The exit code that a peer names; kModelError for what no process can return, or for a failure that calls itself 0.
+ExitCode ExitCodeOf(int wire_code, bool failed);
+
 class MemberCore {
  public:
   enum class State {
@@ -40,12 +44,13 @@ class MemberCore {
   void Tick(Time now);
 
   // The node cannot go on. Tells the scheduler, which ends the job for everybody; gives up waiting for its END
-  // after five seconds.
-  void Fail(ExitCode code, std::string reason, Time now);
+  // after `patience`, and at once where it has not joined. The first call counts.
+  void Fail(ExitCode code, const std::string& reason, Time now, Duration patience = std::chrono::seconds(5));
   // Ends at once without telling anybody, for example because the scheduler is lost.
   void GiveUp(ExitCode code, std::string reason);
 
   State state() const { return state_; }
+  bool failing() const { return failing_; }  // Fail was called: nothing but END matters any more
   NodeId node_id() const { return node_id_; }
   JobId job_id() const { return job_id_; }
   Duration heartbeat_interval() const { return heartbeat_interval_; }  // 0: no heartbeats (local mode)

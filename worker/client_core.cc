@@ -1,6 +1,8 @@
 #include "worker/client_core.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/core.h>
@@ -15,6 +17,7 @@ namespace {
 
 constexpr Duration kFirstAsk = std::chrono::milliseconds(500);
 constexpr Duration kLongestAsk = std::chrono::seconds(2);
+constexpr size_t kMaxStartBytes = size_t{256} << 20;
 
 }  // namespace
 
@@ -24,13 +27,14 @@ ClientCore::ClientCore(MemberOptions options, Outbox& outbox, MetricsRegistry& m
       driver_(driver),
       member_(std::move(options), outbox),
       asked_(metrics.Get("client_scheduler_requests")),
-      refused_(metrics.Get("client_frames_refused")) {}
+      refused_(metrics.Get("client_frames_refused")),
+      start_(kMaxStartBytes) {}
 
 ClientCore::~ClientCore() = default;
 
 void ClientCore::OnMessage(PeerId from, Message message, Time now) {
   now_ = now;
-  if (member_.OnMessage(from, message, now) || ended()) return;
+  if (member_.OnMessage(from, message, now) || stopped()) return;
   const FrameHeader& header = message.header;
   if (header.job != member_.job_id() || header.dst_incarnation != member_.options().incarnation) {
     refused_.Add();
@@ -62,44 +66,62 @@ void ClientCore::OnMessage(PeerId from, Message message, Time now) {
 }
 
 void ClientCore::OnStart(const Message& message) {
-  if (job_ == nullptr) {
-    absl::StatusOr<Start> start = ParseControl<Start>(message);
-    if (!start.ok()) return FailWith(Internal("the scheduler's START does not parse"));
-    auto job = std::make_unique<EffectiveJob>(start->job());
-    const absl::StatusOr<Consistency> consistency = ParseConsistency(job->config().consistency());
-    const auto shards = static_cast<uint32_t>(job->shard_endpoint_size());
-    const absl::StatusOr<ShardMap> map = ShardMap::Even(job->config().cluster().partitions(), shards);
-    if (!consistency.ok() || !map.ok()) return FailWith(Internal("the scheduler's START contradicts itself"));
-    std::vector<uint32_t> rows;
-    for (const DataPlan::Split& split : job->plan().split()) rows.push_back(split.rows());
-    const BatchConfig& batch = job->config().batch();
-    plan_ = BatchPlan(job->config().seed(), std::move(rows),
-                      std::max<uint32_t>(1, batch.micro() * batch.accumulation()));
-    generation_ = message.header.generation;
-    const ClusterConfig& cluster = job->config().cluster();
-    requests_ = std::make_unique<RequestTable>(
-        RequestTable::Settings{cluster.inflight_bytes(), std::chrono::milliseconds(cluster.request_timeout_ms())},
-        outbox_, metrics_);
-    for (const std::string& endpoint : job->shard_endpoint()) shard_peers_.push_back(outbox_.Connect(endpoint));
-    requests_->SetShards(shard_peers_);
-    job_ = std::move(job);
-    const absl::Status started = driver_.OnStart(*job_, shards);
-    if (!started.ok()) return FailWith(started);
-    for (const RankGrant& grant : start->grant()) {
-      RankSettings settings;
-      settings.rank = grant.rank();
-      settings.term = grant.term();
-      settings.ranks = job_->config().ranks();
-      settings.epochs = job_->config().epochs();
-      settings.first_step = grant.first_step();
-      settings.consistency = *consistency;
-      settings.home_shard = map->HomeShard();
-      RankHost& host = *this;
-      machines_.push_back(std::make_unique<RankMachine>(settings, plan_, host));
-    }
-    for (const std::unique_ptr<RankMachine>& machine : machines_) machine->Start();
+  const bool first = job_ == nullptr;
+  if (first) {
+    const absl::StatusOr<std::optional<std::string>> whole = start_.Add(message);
+    if (whole.ok() && !whole->has_value()) return;  // a part is still under way
+    Start start;
+    if (!whole.ok() || !start.ParseFromString(**whole)) return FailWith(Internal("the scheduler's START does not parse"));
+    const absl::Status begun = Begin(start, message.header.generation);
+    if (!begun.ok()) return FailWith(begun);
   }
   outbox_.Send(member_.scheduler(), MakeControl(member_.Header(MessageKind::kStarted), Started()));
+  for (const std::unique_ptr<RankMachine>& machine : machines_) {
+    if (first) machine->Start();
+  }
+}
+
+absl::Status ClientCore::Begin(const Start& start, Generation generation) {
+  job_ = std::make_unique<EffectiveJob>(start.job());
+  const JobConfig& config = job_->config();
+  const ClusterConfig& cluster = config.cluster();
+  const absl::StatusOr<Consistency> consistency = ParseConsistency(config.consistency());
+  const auto shards = static_cast<uint32_t>(job_->shard_endpoint_size());
+  const absl::StatusOr<ShardMap> map = ShardMap::Even(cluster.partitions(), shards);
+  const uint64_t batch_rows = uint64_t{config.batch().micro()} * config.batch().accumulation();
+  std::set<Rank> ranks;
+  for (const RankGrant& grant : start.grant()) ranks.insert(grant.rank());
+  const bool ranks_sound = ranks.size() == static_cast<size_t>(start.grant_size()) &&
+                           (ranks.empty() || *ranks.rbegin() < config.ranks());
+  if (!consistency.ok() || !map.ok() || !ranks_sound || batch_rows < 1 || batch_rows > ~uint32_t{0}) {
+    return Internal("the scheduler's START contradicts itself");
+  }
+  std::vector<uint32_t> rows;
+  for (const DataPlan::Split& split : job_->plan().split()) rows.push_back(split.rows());
+  plan_ = BatchPlan(config.seed(), std::move(rows), static_cast<uint32_t>(batch_rows));
+  generation_ = generation;
+  requests_ = std::make_unique<RequestTable>(
+      RequestTable::Settings{cluster.inflight_bytes(), std::chrono::milliseconds(cluster.request_timeout_ms())},
+      outbox_, metrics_);
+  for (const std::string& endpoint : job_->shard_endpoint()) {
+    shard_peers_.push_back(outbox_.Connect(endpoint));
+    if (shard_peers_.back() == kNoPeer) return Internal(fmt::format("a shard's address '{}' cannot be dialed", endpoint));
+  }
+  requests_->SetShards(shard_peers_);
+  CAPSTAN_RETURN_IF_ERROR(driver_.OnStart(*job_, shards));
+  for (const RankGrant& grant : start.grant()) {
+    RankSettings settings;
+    settings.rank = grant.rank();
+    settings.term = grant.term();
+    settings.ranks = config.ranks();
+    settings.epochs = config.epochs();
+    settings.first_step = grant.first_step();
+    settings.consistency = *consistency;
+    settings.home_shard = map->HomeShard();
+    RankHost& host = *this;
+    machines_.push_back(std::make_unique<RankMachine>(settings, plan_, host));
+  }
+  return absl::OkStatus();
 }
 
 void ClientCore::OnFromShard(ShardId shard, Message message) {
@@ -120,14 +142,15 @@ void ClientCore::OnFromShard(ShardId shard, Message message) {
   if (header.Kind() == MessageKind::kRows) {
     absl::StatusOr<BodyView> body = ParseBody(header.sections, std::move(message.body));
     if (!body.ok()) return Violation(std::string(body.status().message()));
-    const RequestTable::Outcome outcome = requests_->Answered(shard, header.request, header.part);
+    const RequestTable::Outcome outcome = requests_->Answered(shard, header.request, header.part, true);
     if (outcome == RequestTable::Outcome::kUnknown) return;
     const bool complete = outcome == RequestTable::Outcome::kComplete;
     if (complete) request_rank_.erase(found);
     machine->OnRows(shard, header.request, header, std::move(*body), complete);
   } else if (header.Kind() == MessageKind::kAck) {
-    if (requests_->Answered(shard, header.request, 0) != RequestTable::Outcome::kComplete) return;
-    request_rank_.erase(found);
+    const bool first = requests_->Answered(shard, header.request, 0, false) == RequestTable::Outcome::kComplete;
+    if (!first && !Planted(Bug::kRepeatedAckCounts)) return;
+    if (!Planted(Bug::kRepeatedAckCounts)) request_rank_.erase(found);
     machine->OnAck(shard, header.request, header);
   } else {
     refused_.Add();
@@ -141,7 +164,10 @@ void ClientCore::OnNack(ShardId shard, const Message& message) {
   if (code == NackCode::kNotReady || code == NackCode::kOverloaded) {
     return requests_->RetryLater(shard, message.header.request, now_);
   }
-  Violation(nack->reason());
+  const std::string reason = CleanText(nack->reason());
+  // The process at that address is not the one that joined: the server was lost and something else came up there.
+  if (code == NackCode::kWrongJob) return member_.Fail(ExitCode::kServerLost, reason, now_);
+  Violation(reason);
 }
 
 void ClientCore::OnLeaseReply(const Message& message) {
@@ -149,20 +175,28 @@ void ClientCore::OnLeaseReply(const Message& message) {
   if (!reply.ok()) return;
   RankMachine* machine = MachineOf(reply->rank());
   if (machine == nullptr) return;
-  if (questions_.erase(fmt::format("lease {} {}", reply->rank(), reply->sequence())) == 0) return;
+  const bool asked = questions_.erase(fmt::format("lease {} {}", reply->rank(), reply->sequence())) > 0;
+  if (!asked && !Planted(Bug::kStaleLeaseReply)) return;
   Lease lease;
   lease.id = reply->lease();
   lease.epoch = reply->epoch();
   lease.split = reply->split();
   lease.first = reply->first();
   lease.count = reply->count();
-  machine->OnLease(reply->sequence(), reply->answer() == LeaseReply::NO_MORE, lease);
+  const bool no_more = reply->answer() == LeaseReply::NO_MORE;
+  if (!no_more && !IsSound(lease)) return Violation(fmt::format("the scheduler granted lease {}, which is not in the plan", lease.id));
+  machine->OnLease(reply->sequence(), no_more, lease);
+}
+
+bool ClientCore::IsSound(const Lease& lease) const {
+  return lease.id != 0 && lease.epoch < job_->config().epochs() && lease.split < plan_.splits() && lease.count > 0 &&
+         uint64_t{lease.first} + lease.count <= plan_.BatchesOfSplit(lease.split);
 }
 
 void ClientCore::Tick(Time now) {
   now_ = now;
   member_.Tick(now);
-  if (ended()) return;
+  if (stopped()) return;
   if (requests_ != nullptr) requests_->Tick(now);
   if (Planted(Bug::kNoResend)) return;
   for (auto& [key, question] : questions_) {
@@ -171,13 +205,13 @@ void ClientCore::Tick(Time now) {
 }
 
 void ClientCore::Prepared(Rank rank, Step step, absl::StatusOr<ShardRequests> pull) {
-  if (ended()) return;
+  if (stopped()) return;
   if (!pull.ok()) return FailWith(pull.status());
   if (RankMachine* machine = MachineOf(rank)) machine->Prepared(step, std::move(*pull));
 }
 
 void ClientCore::Computed(Rank rank, Step step, absl::StatusOr<ShardRequests> push) {
-  if (ended()) return;
+  if (stopped()) return;
   if (!push.ok()) return FailWith(push.status());
   if (RankMachine* machine = MachineOf(rank)) machine->Computed(step, std::move(*push));
 }
@@ -256,9 +290,13 @@ uint64_t ClientCore::batches() const {
 std::string ClientCore::WaitingFor(Time now) const {
   std::string text = member_.WaitingFor(now);
   if (!text.empty() || member_.state() != MemberCore::State::kJoined) return text;
-  if (job_ == nullptr) return "the scheduler's START";
+  if (requests_ == nullptr) return "the scheduler's START";
   if (requests_->waiting() > 0) return requests_->Oldest(now);
-  return questions_.empty() ? "" : fmt::format("the scheduler's answer about {}", questions_.begin()->first);
+  if (!questions_.empty()) return fmt::format("the scheduler's answer about {}", questions_.begin()->first);
+  for (const std::unique_ptr<RankMachine>& machine : machines_) {
+    if (!machine->finished()) return fmt::format("its own {}", machine->Describe());
+  }
+  return "the scheduler's END";
 }
 
 }  // namespace capstan

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/metrics.h"
+#include "proto/control_frame.h"
 #include "transport/member_core.h"
 #include "worker/rank_machine.h"
 #include "worker/request_table.h"
@@ -15,6 +16,7 @@
 namespace capstan {
 
 class EffectiveJob;
+class Start;
 
 class ClientCore final : private RankHost {
  public:
@@ -46,7 +48,11 @@ class ClientCore final : private RankHost {
   RankDriver& driver() override { return driver_; }
   void Violation(const std::string& what) override;
 
+  // Nothing but END matters any more.
+  bool stopped() const { return ended() || member_.failing(); }
   void OnStart(const Message& message);
+  absl::Status Begin(const Start& start, Generation generation);
+  bool IsSound(const Lease& lease) const;
   void OnFromShard(ShardId shard, Message message);
   void OnNack(ShardId shard, const Message& message);
   void OnLeaseReply(const Message& message);
@@ -71,6 +77,7 @@ class ClientCore final : private RankHost {
   Counter& refused_;
   Time now_{};
 
+  ControlJoiner start_;
   std::unique_ptr<EffectiveJob> job_;
   Generation generation_ = 0;
   BatchPlan plan_;

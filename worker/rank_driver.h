@@ -21,7 +21,8 @@ struct RequestPart {
   uint16_t sections = 0;
   uint32_t reply_bytes = 0;  // about what the answer will carry; for the credit
 };
-// requests[shard] = its parts, at least one (empty where the batch has no key there).
+inline constexpr size_t kMaxRequestParts = 65535;
+// requests[shard] = its parts, at least one (empty where the batch has no key there), at most kMaxRequestParts.
 using ShardRequests = std::vector<std::vector<RequestPart>>;
 
 struct StepTicket {

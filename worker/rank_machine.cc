@@ -138,7 +138,8 @@ void RankMachine::OnRows(ShardId shard, uint64_t request, const FrameHeader& hea
 }
 
 void RankMachine::OnAck(ShardId shard, uint64_t request, const FrameHeader& header) {
-  if (outstanding_[shard] != request) return;
+  const bool repeated = Planted(Bug::kRepeatedAckCounts) && outstanding_count_ > 0 && state_ == State::kPushing;
+  if (outstanding_[shard] != request && !repeated) return;
   outstanding_[shard] = 0;
   highest_clock_ = std::max<Step>(highest_clock_, header.done);
   const size_t left = --outstanding_count_;
@@ -148,7 +149,7 @@ void RankMachine::OnAck(ShardId shard, uint64_t request, const FrameHeader& head
   switch (state_) {
     case State::kPushing: return AllAcked();
     case State::kEntering:
-      step_ = done_ = std::max(done_, highest_clock_);
+      if (!Planted(Bug::kJoinerClockZero)) step_ = done_ = std::max(done_, highest_clock_);
       entered_ = true;
       return NextBatchOfLease();
     case State::kLeaving:
@@ -235,7 +236,7 @@ void RankMachine::AskLease() {
 }
 
 void RankMachine::OnLease(uint64_t sequence, bool no_more, const Lease& lease) {
-  if (!lease_asked_ || sequence != lease_sequence_) return;
+  if (!lease_asked_ || (sequence != lease_sequence_ && !Planted(Bug::kStaleLeaseReply))) return;
   lease_asked_ = false;
   if (no_more) {
     no_more_leases_ = true;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <glog/logging.h>
 
 #include "common/planted_bugs.h"
 
@@ -36,6 +37,7 @@ uint64_t RequestTable::Begin(ShardId shard, FrameHeader header, std::vector<Requ
   request.pause = settings_.resend_after;
   request.resend_at = now + request.pause;
   header.request = id;
+  CHECK(!parts.empty() && parts.size() <= kMaxRequestParts) << parts.size() << " parts";
   header.parts = static_cast<uint16_t>(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {
     header.part = static_cast<uint16_t>(i);
@@ -51,8 +53,8 @@ uint64_t RequestTable::Begin(ShardId shard, FrameHeader header, std::vector<Requ
   return id;
 }
 
-// Credit is given to whole requests: a push is answered only when all of its parts are there, so two half-sent
-// pushes could wait for each other's credit for ever.
+// Credit is given to whole requests: a push is answered only when all of its parts are there, so two
+// half-sent pushes could wait for each other's credit for ever.
 void RequestTable::Drain(ShardId shard) {
   ShardLine& line = shards_[shard];
   while (!line.queue.empty()) {
@@ -76,15 +78,17 @@ void RequestTable::SendPart(const Request& request, uint16_t part) {
 }
 
 void RequestTable::GiveCreditBack(Request& request, Part& part) {
-  if (!part.holds_credit) return;
+  if (!part.holds_credit || Planted(Bug::kCreditNeverReturned)) return;
   part.holds_credit = false;
   shards_[request.shard].inflight -= part.message.body.size() + part.reply_bytes;
 }
 
-RequestTable::Outcome RequestTable::Answered(ShardId shard, uint64_t id, uint16_t number) {
+RequestTable::Outcome RequestTable::Answered(ShardId shard, uint64_t id, uint16_t number, bool of_one_part) {
   const auto found = requests_.find(id);
-  if (found == requests_.end() || found->second.shard != shard) return Outcome::kUnknown;
+  if (found == requests_.end() || found->second.shard != shard || !found->second.sent)
+    return Outcome::kUnknown;
   Request& request = found->second;
+  if (request.each_part_answered != of_one_part) return Outcome::kUnknown;
   if (request.each_part_answered) {
     if (number >= request.parts.size() || request.parts[number].answered) return Outcome::kUnknown;
     Part& part = request.parts[number];
@@ -105,8 +109,9 @@ RequestTable::Outcome RequestTable::Answered(ShardId shard, uint64_t id, uint16_
 
 void RequestTable::Parked(ShardId shard, uint64_t id, uint16_t number, Time now) {
   const auto found = requests_.find(id);
-  if (found == requests_.end() || found->second.shard != shard || number >= found->second.parts.size()) return;
-  GiveCreditBack(found->second, found->second.parts[number]);
+  if (found == requests_.end() || found->second.shard != shard || number >= found->second.parts.size())
+    return;
+  if (!Planted(Bug::kParkedHoldsCredit)) GiveCreditBack(found->second, found->second.parts[number]);
   found->second.parked = true;
   found->second.resend_at = now + found->second.pause;
   Drain(shard);

@@ -29,8 +29,9 @@ class RequestTable {
   uint64_t Begin(ShardId shard, FrameHeader header, std::vector<RequestPart> parts, bool each_part_answered, Time now);
 
   enum class Outcome { kUnknown, kPartAnswered, kComplete };
-  // An answer came. kUnknown: not (or no longer) waited for, for example a repeat.
-  Outcome Answered(ShardId shard, uint64_t request, uint16_t part);
+  // An answer came, of one part or of the whole request. kUnknown: not (or no longer) waited for, for example a
+  // repeat, or an answer of the wrong kind.
+  Outcome Answered(ShardId shard, uint64_t request, uint16_t part, bool of_one_part);
   // The shard says the request is parked: it holds no credit and is not lost.
   void Parked(ShardId shard, uint64_t request, uint16_t part, Time now);
   // The shard asks to try again later (not ready, overloaded).

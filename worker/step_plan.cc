@@ -119,9 +119,14 @@ void StepPlan::CutParts() {
   }
 }
 
-ShardRequests StepPlan::PullRequests() const {
+absl::StatusOr<ShardRequests> StepPlan::PullRequests() const {
   ShardRequests requests(parts_.size());
   for (size_t shard = 0; shard < parts_.size(); ++shard) {
+    if (parts_[shard].size() > kMaxRequestParts) {
+      return InvalidArgument(fmt::format(
+          "one step needs {} parts of {} bytes from shard {}, at most {}: use more shards or smaller batches",
+          parts_[shard].size(), part_bytes_, shard, kMaxRequestParts));
+    }
     for (const PartSlices& slices : parts_[shard]) {
       BodyBuilder builder;
       RequestPart part;

@@ -34,7 +34,8 @@ class StepPlan {
   // For each occurrence its place in keys(t). Sparse tables.
   std::span<const uint32_t> index(size_t table) const { return lists_[tables_[table].like].index; }
 
-  ShardRequests PullRequests() const;
+  // kInvalidArgument: the step has more keys for one shard than a request may carry.
+  absl::StatusOr<ShardRequests> PullRequests() const;
   // Copies the rows of the replies to weights[t]: sparse [keys, width], dense [blocks × width] in block order.
   // kInternal: a reply does not have the shape that was asked for.
   absl::Status ReadReplies(const ShardReplies& replies, std::span<float* const> weights) const;

@@ -16,14 +16,6 @@ constexpr Duration kWordInterval = std::chrono::seconds(10);
 
 }  // namespace
 
-void WorkerNode::Stop(ExitCode code, const std::string& reason) {
-  std::lock_guard lock(mutex_);
-  if (stop_) return;
-  stop_code_ = code;
-  stop_reason_ = reason;
-  stop_ = true;
-}
-
 ExitCode WorkerNode::Run() {
   const std::unique_ptr<Transport> transport = options_.make_transport();
   NodeOutbox outbox(*transport);
@@ -38,10 +30,10 @@ ExitCode WorkerNode::Run() {
   handlers.on_wake = [&](Time) { pool.Deliver(core); };
   handlers.on_tick = [&](Time now) {
     core.Tick(now);
+    stop_.ApplyTo(core.member(), now);
     progress_.store(core.batches(), std::memory_order_relaxed);
     std::string waiting = core.WaitingFor(now);
     std::lock_guard lock(mutex_);
-    if (stop_) core.member().GiveUp(stop_code_, stop_reason_);
     if (core.member().state() == MemberCore::State::kJoining && now >= next_word) {
       next_word = now + kWordInterval;
       options_.log(waiting);
@@ -61,9 +53,7 @@ ExitCode WorkerNode::Run() {
       std::lock_guard inner(mutex_);
       return waiting_for_;
     };
-    beat.on_lost = [this](std::string reason) {
-      Stop(ExitCode::kSchedulerLost, fmt::format("{}: {}", options_.member.name, reason));
-    };
+    beat.on_lost = [this](std::string reason) { stop_.SchedulerLost(reason); };
     heartbeat = std::make_unique<HeartbeatThread>(std::move(beat), options_.make_transport);
   };
   handlers.done = [&] { return core.ended(); };

@@ -12,6 +12,7 @@
 #include "common/file_system.h"
 #include "transport/heartbeat.h"
 #include "transport/member_core.h"
+#include "transport/node_stop.h"
 
 namespace capstan {
 
@@ -28,17 +29,16 @@ class WorkerNode {
 
   // Until the scheduler ends the job, the node gives up, or Stop. Returns how it ended; reason() says why.
   ExitCode Run();
-  void Stop(ExitCode code, const std::string& reason);  // from any thread
+  // From any thread, for example on a signal: ends the job for everybody. A second call does not wait for that.
+  void Stop(ExitCode code, const std::string& reason) { stop_.Ask(code, reason); }
   const std::string& reason() const { return reason_; }
 
  private:
   WorkerOptions options_;
   const SteadyClock clock_;
-  std::atomic<bool> stop_{false};
+  NodeStop stop_;
   std::atomic<uint64_t> progress_{0};
-  std::mutex mutex_;                // guards the three below
-  ExitCode stop_code_ = ExitCode::kDone;
-  std::string stop_reason_;
+  std::mutex mutex_;                // guards waiting_for_
   std::string waiting_for_;
   std::string reason_;
 };

@@ -284,9 +284,9 @@ TEST(RowStore, SortsKeysByPartitionThenKey) {
     std::vector<std::pair<PartitionId, Key>> order;
     for (const Key key : keys) order.emplace_back(PartitionOf(key, partitions), key);
     std::sort(order.begin(), order.end());
-    const std::pair<PartitionId, PartitionId> kRanges[] = {
+    const std::pair<PartitionId, PartitionId> ranges[] = {
         {0, partitions}, {0, 1}, {partitions - 1, partitions}, {partitions / 3, partitions / 2}, {1, 1}};
-    for (const auto& [first, last] : kRanges) {
+    for (const auto& [first, last] : ranges) {
       SCOPED_TRACE(std::to_string(first) + " to " + std::to_string(last) + " of " +
                    std::to_string(partitions));
       std::vector<Key> expected;

@@ -68,7 +68,7 @@ constexpr Planted kPlanted[] = {
     {Bug::kLateEnterCounts, "late_enter_counts", "ssp:1"},
     {Bug::kForgetClosedLease, "forget_closed_lease", "async"},
     {Bug::kRepeatedPushApplied, "repeated_push_applied", "async"},
-    {Bug::kPartsJoinedAcrossRequests, "parts_joined_across_requests", "sync"},
+    {Bug::kPartsJoinedAcrossRequests, "parts_joined_across_requests", "async"},
     {Bug::kArrivalOrderSum, "arrival_order_sum", "sync"},
     {Bug::kPullAtAnyVersion, "pull_at_any_version", "sync"},
     {Bug::kDivideByRanks, "divide_by_ranks", "sync"},
@@ -78,6 +78,17 @@ constexpr Planted kPlanted[] = {
     {Bug::kTermIgnored, "term_ignored", "sync"},
     {Bug::kGenerationIgnored, "generation_ignored", "sync"},
     {Bug::kNoResend, "no_resend", "sync"},
+    {Bug::kPartAcknowledged, "part_acknowledged", "sync"},
+    {Bug::kRepeatedAckCounts, "repeated_ack_counts", "sync"},
+    {Bug::kStaleLeaseReply, "stale_lease_reply", "async"},
+    {Bug::kOldLeaseRequestGranted, "old_lease_request_granted", "async"},
+    {Bug::kClosingStepsMoveOptimizer, "closing_steps_move_optimizer", "sync"},
+    {Bug::kEpochClosesAtFirstEnd, "epoch_closes_at_first_end", "sync"},
+    {Bug::kEndPushContributes, "end_push_contributes", "sync"},
+    {Bug::kRepeatCountsStatistics, "repeat_counts_statistics", "async"},
+    {Bug::kJoinerClockZero, "joiner_clock_zero", "ssp:1"},
+    {Bug::kCreditNeverReturned, "credit_never_returned", "sync"},
+    {Bug::kParkedHoldsCredit, "parked_holds_credit", "sync"},
 };
 
 class PlantedBugTest : public ::testing::TestWithParam<Planted> {};
