@@ -125,7 +125,7 @@ ExitCode ServerNode::Run() {
     member.Tick(now);
     if (stop_) {
       std::lock_guard lock(mutex_);
-      member.GiveUp(stop_code_, stop_reason_);
+      member.Stop(stop_code_, stop_reason_);
     }
     if (member.state() == MemberCore::State::kJoining && now >= next_word) {
       next_word = now + std::chrono::seconds(10);

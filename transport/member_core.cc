@@ -132,6 +132,18 @@ void MemberCore::Fail(ExitCode code, std::string reason, Time now) {
   next_send_ = now + std::chrono::milliseconds(500);
 }
 
+void MemberCore::Stop(ExitCode code, const std::string& reason) {
+  if (state_ == State::kEnded) return;
+  const bool tell = code == ExitCode::kInterrupted && state_ == State::kJoined;
+  GiveUp(code, code == ExitCode::kInterrupted ? fmt::format("{}: {}", options_.name, reason) : reason);
+  if (!tell) return;
+  Failed failed;
+  failed.set_exit_code(ToInt(options_.role == NodeRole::kServer ? ExitCode::kServerLost : ExitCode::kWorkerLost));
+  failed.set_reason(reason_);
+  outbox_.Send(scheduler_, MakeControl(Header(MessageKind::kFailed), failed));
+  outbox_.Send(scheduler_, MakeControlFrame(Header(MessageKind::kBye), ""));
+}
+
 void MemberCore::GiveUp(ExitCode code, std::string reason) {
   if (state_ == State::kEnded) return;
   state_ = State::kEnded;

@@ -42,7 +42,10 @@ class MemberCore {
   // The node cannot go on. Tells the scheduler, which ends the job for everybody; gives up waiting for its END
   // after five seconds.
   void Fail(ExitCode code, std::string reason, Time now);
-  // Ends at once without telling anybody, for example because the scheduler is lost.
+  // Ends at once. kInterrupted (the user wants this node to end): tells the scheduler, which ends the job for everybody;
+  // should the word get lost, the silence tells it too. Any other code (the scheduler is lost): tells nobody.
+  void Stop(ExitCode code, const std::string& reason);
+  // Ends at once without telling anybody.
   void GiveUp(ExitCode code, std::string reason);
 
   State state() const { return state_; }

@@ -41,7 +41,7 @@ ExitCode WorkerNode::Run() {
     progress_.store(core.batches(), std::memory_order_relaxed);
     std::string waiting = core.WaitingFor(now);
     std::lock_guard lock(mutex_);
-    if (stop_) core.member().GiveUp(stop_code_, stop_reason_);
+    if (stop_) core.member().Stop(stop_code_, stop_reason_);
     if (core.member().state() == MemberCore::State::kJoining && now >= next_word) {
       next_word = now + kWordInterval;
       options_.log(waiting);
