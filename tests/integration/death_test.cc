@@ -130,6 +130,18 @@ TEST_F(DeathTest, CtrlCInOneProcess) {
   EXPECT_EQ(ResultOf(output).value("status", ""), "interrupted");
 }
 
+TEST_F(DeathTest, AWorkerByHandIsAskedToEnd) {
+  HandCluster cluster(processes_, "", job_, NewOutput(), 1, 2);
+  cluster.StartAll();
+  ASSERT_TRUE(AwaitTraining(cluster.output()));
+  processes_.Signal(cluster.worker(1), SIGTERM);
+  ExpectEnd(cluster.worker(1), 130, kDeathLimit);
+  for (const std::string& process : {cluster.scheduler(), cluster.server(0), cluster.worker(0)}) {
+    ExpectEnd(process, 205, kDeathLimit);
+    EXPECT_THAT(processes_.err(process), AllOf(HasSubstr("worker-1"), HasSubstr("SIGTERM"))) << process;
+  }
+}
+
 TEST_F(DeathTest, AWorkerThatDiesAtItsStartIsTheCause) {
   const std::string launcher = ProgramsWith("capstan-worker", "kill -9 $$");
   const std::string output = NewOutput();

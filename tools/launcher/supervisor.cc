@@ -202,6 +202,7 @@ SupervisedEnd SuperviseUntilEnd(Supervisor* supervisor, Duration tick, const std
           continue;
         }
         end.exit_code = event.exit.exit_code;
+        end.killed = event.exit.signal != 0;
         end.message = event.exit.ToString();
         break;
     }

@@ -88,6 +88,7 @@ class Supervisor {
 // Runs until every child has ended. on_tick is called about every `tick`.
 struct SupervisedEnd {
   int exit_code = 0;    // of the first cause; 130 after an interrupt
+  bool killed = false;  // the cause is a child that a signal ended
   std::string message;  // empty if all ended with 0
 };
 inline constexpr Duration kTerminateGrace = std::chrono::seconds(3);

@@ -180,8 +180,10 @@ RunResult RunProcesses(const EffectiveJob& job, RunFolder& folder, const std::st
   follower.Follow();
   view.EndLine();
   absl::StatusOr<RunResult> result = ReadResult(folder);
-  // The launcher saw who went first. The scheduler knows more about that, unless it only tells how it was ended itself.
-  if (result.ok() && (end.exit_code == 0 || result->exit_code == end.exit_code)) return *std::move(result);
+  // The launcher saw who went first. The scheduler knows more about it, unless the first one was killed without a word:
+  // then it only saw what the launcher did afterwards.
+  const bool same_cause = end.exit_code == 0 || (!end.killed && result.ok() && result->exit_code == end.exit_code);
+  if (result.ok() && same_cause) return *std::move(result);
   const RunResult failure = Failure(end.exit_code != 0 ? end.exit_code : ToInt(ExitCode::kSchedulerLost),
                                     end.exit_code != 0 ? end.message : std::string(result.status().message()));
   folder.WriteResult(failure).IgnoreError();
