@@ -52,8 +52,10 @@ void MemberCore::SendJoin() {
 }
 
 void MemberCore::SendFailed() {
+  // For the job, a node that somebody interrupts is a lost one.
+  const ExitCode lost = options_.role == NodeRole::kServer ? ExitCode::kServerLost : ExitCode::kWorkerLost;
   Failed failed;
-  failed.set_exit_code(ToInt(exit_code_));
+  failed.set_exit_code(ToInt(exit_code_ == ExitCode::kInterrupted ? lost : exit_code_));
   failed.set_reason(reason_);
   outbox_.Send(scheduler_, MakeControl(Header(MessageKind::kFailed), failed));
 }
@@ -74,6 +76,7 @@ bool MemberCore::OnMessage(PeerId from, const Message& message, Time now) {
   outbox_.Send(scheduler_, MakeControlFrame(bye, ""));
   if (state_ == State::kEnded) return true;
   state_ = State::kEnded;
+  if (failing_) return true;  // its own cause counts for it, whatever the others are told
   exit_code_ = ExitCodeOf(end->exit_code(), /*failed=*/false);
   reason_ = CleanText(end->reason());
   return true;

@@ -149,14 +149,14 @@ absl::Status BenchClient::RunRequest(FrameHeader header, std::vector<RequestPart
     if (answer.Kind() == MessageKind::kRows) {
       CAPSTAN_ASSIGN_OR_RETURN((*replies)[0][answer.part], ParseBody(answer.sections, incoming->message.body));
     }
-    requests_.Answered(0, answer.request, answer.part);
+    requests_.Answered(0, answer.request, answer.part, answer.Kind() == MessageKind::kRows);
   }
   return absl::OkStatus();
 }
 
 absl::Status BenchClient::Pull(float* rows) {
   ShardReplies replies(1);
-  ShardRequests requests = plan_.PullRequests();
+  CAPSTAN_ASSIGN_OR_RETURN(ShardRequests requests, plan_.PullRequests());
   CAPSTAN_RETURN_IF_ERROR(RunRequest(Header(MessageKind::kPull), std::move(requests[0]), true, &replies));
   float* const into[] = {rows};
   return plan_.ReadReplies(replies, into);

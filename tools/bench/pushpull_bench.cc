@@ -129,7 +129,7 @@ absl::Status ServeBenchShard(const std::string& endpoint) {
     pollfd parent{STDIN_FILENO, POLLIN, 0};
     orphan = orphan || (poll(&parent, 1, 0) > 0 && (parent.revents & (POLLHUP | POLLIN)) != 0);
   };
-  handlers.done = [&] { return core.ended() || orphan; };
+  handlers.done = [&] { return orphan; };
   RunNodeLoop(*transport, outbox, clock, handlers);
   transport->Close(Duration::zero());
   return absl::OkStatus();

@@ -23,7 +23,7 @@ struct PushPullBenchOptions {
 // are wall-clock: two processes share the work. kInvalidArgument for options out of range.
 absl::Status RunPushPullBench(const PushPullBenchOptions& options, const std::function<void(const Figure&)>& report);
 
-// The server's half: binds `endpoint`, prints the real one on stdout, serves one shard until END or until stdin closes.
+// The server's half: binds `endpoint`, prints the real one on stdout, serves one shard until stdin closes.
 absl::Status ServeBenchShard(const std::string& endpoint);
 
 }  // namespace capstan
