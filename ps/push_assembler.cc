@@ -31,11 +31,13 @@ absl::StatusOr<std::optional<PushRecord>> PushAssembler::Add(const FrameHeader& 
   const auto [found, fresh] = lanes_.try_emplace(header.rank);
   Lane& lane = found->second;
   const bool mixed = Planted(Bug::kPartsJoinedAcrossRequests) && !lane.parts.empty();
-  if (fresh || !SameProcess(header, lane.first) || (header.request > lane.first.request && !mixed)) {
+  const bool same_process = !fresh && SameProcess(header, lane.first);
+  if (same_process && header.request < lane.first.request && !mixed) {
+    return std::optional<PushRecord>();  // every shard has acknowledged it: its rank went on
+  }
+  if (!same_process || lane.parts.empty() || (header.request > lane.first.request && !mixed)) {
     Clear(&lane);
     lane.first = header;
-  } else if (header.request < lane.first.request && !mixed) {
-    return std::optional<PushRecord>();  // every shard has acknowledged it: its rank went on
   } else if (!SamePush(header, lane.first) && !mixed) {
     Clear(&lane);
     lanes_.erase(found);

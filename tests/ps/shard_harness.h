@@ -1,0 +1,84 @@
+// One ShardCore with its scheduler and workers played by the test.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/clock.h"
+#include "ps/shard_core.h"
+#include "tests/support/core_testing.h"
+
+namespace capstan::testing {
+
+inline constexpr PeerId kSchedulerPeer = 1;
+inline constexpr PeerId kWorkerPeer = 2;
+
+class ShardHarness {
+ public:
+  explicit ShardHarness(const JobOptions& options, bool start = true, FileSystem* disk = nullptr)
+      : options_(options),
+        memory_(NewMemoryFileSystem()),
+        disk_(disk == nullptr ? *memory_ : *disk),
+        core_(ShardIdentity{kServerIncarnation, 0, "server-0/shard-0"}, outbox_, metrics_, disk_) {
+    if (start) Start();
+  }
+
+  void Hello() {
+    capstan::Hello hello;
+    hello.set_shard(0);
+    Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kHello, kServerIncarnation), hello));
+  }
+  capstan::Start StartOrder() const {
+    capstan::Start start;
+    *start.mutable_job() = SmallJob(options_);
+    AddShardEndpoints(options_, start.mutable_job());
+    for (Rank rank = 0; rank < options_.ranks; ++rank) {
+      RankGrant* grant = start.add_grant();
+      grant->set_rank(rank);
+      grant->set_term(1);
+    }
+    start.set_shard(0);
+    start.set_node_id(5);
+    return start;
+  }
+  void Start() {
+    Hello();
+    Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kStart, kServerIncarnation), StartOrder()));
+    outbox_.Take();
+  }
+
+  void Deliver(PeerId from, Message message) { core_.OnMessage(from, std::move(message), clock_.Now()); }
+  void FromWorker(Message message) { Deliver(kWorkerPeer, std::move(message)); }
+  void Tick(Duration after) {
+    clock_.Advance(after);
+    core_.Tick(clock_.Now());
+  }
+  // The one answer to a frame of a worker; kNone if there was none or more than one.
+  Sent Ask(Message message) {
+    outbox_.Take();
+    FromWorker(std::move(message));
+    std::vector<Sent> sent = outbox_.Take();
+    return sent.size() == 1 ? std::move(sent[0]) : Sent();
+  }
+  NackCode RefusalOf(Message message) {
+    const Sent answer = Ask(std::move(message));
+    return answer.kind() == MessageKind::kNack ? static_cast<NackCode>(Body<Nack>(answer).code()) : NackCode{};
+  }
+
+  RecordingOutbox& outbox() { return outbox_; }
+  ShardCore& core() { return core_; }
+  FileSystem& disk() { return disk_; }
+  ManualClock& clock() { return clock_; }
+
+ private:
+  const JobOptions options_;
+  std::unique_ptr<FileSystem> memory_;
+  FileSystem& disk_;
+  RecordingOutbox outbox_;
+  MetricsRegistry metrics_;
+  ManualClock clock_;
+  ShardCore core_;
+};
+
+}  // namespace capstan::testing
