@@ -391,6 +391,14 @@ void SchedulerCore::CheckMembers(Time now) {
   }
 }
 
+void SchedulerCore::Stop(ExitCode code, const std::string& reason, Time now) {
+  if (phase_ == Phase::kEnding) {
+    phase_ = Phase::kFinished;
+    return;
+  }
+  Fail(code, reason, now);
+}
+
 void SchedulerCore::Fail(ExitCode code, const std::string& reason, Time now) {
   if (phase_ == Phase::kEnding || phase_ == Phase::kFinished) return;
   exit_code_ = code;

@@ -143,6 +143,17 @@ TEST_F(DeathTest, CtrlCWhileEvaluating) {
   }
 }
 
+TEST_F(DeathTest, ANodeThatHangsIsLost) {
+  const std::string output = NewOutput();
+  std::vector<std::string> arguments = LaunchArguments(output);
+  arguments.push_back("--set=cluster.heartbeat_limit_ms=2000");
+  processes_.Start("launcher", arguments);
+  ASSERT_TRUE(AwaitTraining(output));
+  kill(ChildNamed("launcher", "server-0"), SIGSTOP);
+  ExpectEnd("launcher", 201, kDeathLimit);
+  EXPECT_THAT(processes_.err("launcher"), AllOf(HasSubstr("server-0"), HasSubstr("is lost: not heard for")));
+}
+
 TEST_F(DeathTest, AWorkerByHandIsAskedToEnd) {
   HandCluster cluster(processes_, "", job_, NewOutput(), 1, 2);
   cluster.StartAll();
