@@ -135,8 +135,10 @@ TEST_F(DeathTest, CtrlCWhileEvaluating) {
   const std::string test = WriteRows("many.csv", 400000);
   for (const char* layout : {"--workers=1", "--servers=1"}) {
     const std::string output = NewOutput(), name = fmt::format("train{}", layout);
-    processes_.Start(name, {Program("capstan"), "train", job, "--eval_data=" + test, layout, "--output=" + output});
-    ASSERT_TRUE(Eventually(kTrainLimit, [&] { return access((output + "/model/manifest.pb").c_str(), R_OK) == 0; }));
+    processes_.Start(name,
+                     {Program("capstan"), "train", job, "--eval_data=" + test, layout, "--output=" + output});
+    ASSERT_TRUE(
+        Eventually(kTrainLimit, [&] { return access((output + "/model/manifest.pb").c_str(), R_OK) == 0; }));
     processes_.Signal(name, SIGINT);
     ExpectEnd(name, 130, kDeathLimit);
     EXPECT_EQ(ResultOf(output).value("status", ""), "interrupted") << layout;
