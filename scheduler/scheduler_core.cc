@@ -443,6 +443,14 @@ void SchedulerCore::CheckStall(Time now) {
        fmt::format("{} for {} s: {}; the limit is cluster.stall_timeout_ms", what, limit_ms / 1000, WaitingFor(now)), now);
 }
 
+void SchedulerCore::Stop(ExitCode code, const std::string& reason, Time now) {
+  if (phase_ == Phase::kEnding) {
+    phase_ = Phase::kFinished;
+    return;
+  }
+  Fail(code, reason, now);
+}
+
 void SchedulerCore::Fail(ExitCode code, const std::string& reason, Time now) {
   if (phase_ == Phase::kEnding || phase_ == Phase::kFinished) return;
   exit_code_ = code;

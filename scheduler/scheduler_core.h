@@ -64,6 +64,8 @@ class SchedulerCore {
   void OnMessage(PeerId from, const Message& message, Time now);
   void Tick(Time now);  // at least every 50 ms
 
+  // The user wants the job to end. While it ends anyway: waits for nobody any more.
+  void Stop(ExitCode code, const std::string& reason, Time now);
   // Ends the job for everybody. The first cause wins.
   void Fail(ExitCode code, const std::string& reason, Time now);
 

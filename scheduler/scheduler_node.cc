@@ -23,7 +23,6 @@ SchedulerNode::~SchedulerNode() = default;
 
 void SchedulerNode::Stop(ExitCode code, const std::string& reason) {
   std::lock_guard lock(mutex_);
-  if (stop_) return;
   stop_code_ = code;
   stop_reason_ = reason;
   stop_ = true;
@@ -48,9 +47,9 @@ SchedulerResult SchedulerNode::Run() {
   NodeHandlers handlers;
   handlers.on_message = [&](PeerId from, Message message, Time now) { core.OnMessage(from, message, now); };
   handlers.on_tick = [&](Time now) {
-    if (stop_) {
+    if (stop_.exchange(false)) {  // each request counts once: a second one is in a hurry
       std::lock_guard lock(mutex_);
-      core.Fail(stop_code_, stop_reason_, now);
+      core.Stop(stop_code_, stop_reason_, now);
     }
     core.Tick(now);
   };

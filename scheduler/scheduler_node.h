@@ -43,7 +43,8 @@ class SchedulerNode {
   ~SchedulerNode();
 
   SchedulerResult Run();
-  void Stop(ExitCode code, const std::string& reason);  // from any thread: ends the job for everybody
+  // From any thread: ends the job for everybody. Once more: does not wait for their goodbyes.
+  void Stop(ExitCode code, const std::string& reason);
 
  private:
   absl::Status WriteModel(const SchedulerCore& core, SchedulerResult* result);

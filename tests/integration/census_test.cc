@@ -74,5 +74,31 @@ TEST_F(CensusTest, ExactWithAccumulation) {
     TrainAndExpectCounted(job, {consistency, 2, 2}, 5001, 3);
 }
 
+// Nodes that stop for longer than a request may take get everything sent again: nothing may count twice,
+// nothing be lost.
+TEST_F(CensusTest, ExactAfterPausesWithEverythingSentAgain) {
+  const std::string job = WriteCensusJob("job", {WriteSparseRows("rows", 20011)},
+                                         "epochs: 30 batch { micro: 32 } lease_batches: 4");
+  for (const char* consistency : {"sync", "ssp:2", "async"}) {
+    SCOPED_TRACE(consistency);
+    HandCluster cluster(processes_, fmt::format("{}-", consistency), job, NewOutput(), 2, 2);
+    cluster.StartAll({fmt::format("--set=consistency={}", consistency),
+                      "--set=cluster.request_timeout_ms=100", "--set=cluster.heartbeat_limit_ms=20000"});
+    ASSERT_TRUE(AwaitTraining(cluster.output()));
+    for (const std::string& paused :
+         {cluster.server(0), cluster.worker(1), cluster.scheduler(), cluster.server(1)}) {
+      processes_.Signal(paused, SIGSTOP);
+      EXPECT_FALSE(Eventually(Seconds(0.4), [&] { return !processes_.Running(paused); }));
+      processes_.Signal(paused, SIGCONT);
+      EXPECT_FALSE(Eventually(Seconds(0.1), [&] { return !processes_.Running(paused); }))
+          << "the job is too short";
+    }
+    ExpectEnd(cluster.scheduler(), 0, kTrainLimit);
+    for (const std::string& node : cluster.nodes()) ExpectEnd(node, 0, Seconds(5));
+    EXPECT_EQ(ResultOf(cluster.output()).value("examples", uint64_t{0}), 20011u * 30);
+    ExpectCounted(cluster.output(), 20011, 30);
+  }
+}
+
 }  // namespace
 }  // namespace capstan::testing

@@ -130,6 +130,32 @@ TEST_F(DeathTest, CtrlCInOneProcess) {
   EXPECT_EQ(ResultOf(output).value("status", ""), "interrupted");
 }
 
+TEST_F(DeathTest, CtrlCWhileEvaluating) {
+  const std::string job = WriteJob("short", WriteRows("few.csv", 101));
+  const std::string test = WriteRows("many.csv", 400000);
+  for (const char* layout : {"--workers=1", "--servers=1"}) {
+    const std::string output = NewOutput(), name = fmt::format("train{}", layout);
+    processes_.Start(name,
+                     {Program("capstan"), "train", job, "--eval_data=" + test, layout, "--output=" + output});
+    ASSERT_TRUE(
+        Eventually(kTrainLimit, [&] { return access((output + "/model/manifest.pb").c_str(), R_OK) == 0; }));
+    processes_.Signal(name, SIGINT);
+    ExpectEnd(name, 130, kDeathLimit);
+    EXPECT_EQ(ResultOf(output).value("status", ""), "interrupted") << layout;
+  }
+}
+
+TEST_F(DeathTest, ANodeThatHangsIsLost) {
+  const std::string output = NewOutput();
+  std::vector<std::string> arguments = LaunchArguments(output);
+  arguments.push_back("--set=cluster.heartbeat_limit_ms=2000");
+  processes_.Start("launcher", arguments);
+  ASSERT_TRUE(AwaitTraining(output));
+  kill(ChildNamed("launcher", "server-0"), SIGSTOP);
+  ExpectEnd("launcher", 201, kDeathLimit);
+  EXPECT_THAT(processes_.err("launcher"), AllOf(HasSubstr("server-0"), HasSubstr("is lost: not heard for")));
+}
+
 TEST_F(DeathTest, AWorkerByHandIsAskedToEnd) {
   HandCluster cluster(processes_, "", job_, NewOutput(), 1, 2);
   cluster.StartAll();

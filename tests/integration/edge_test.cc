@@ -1,4 +1,8 @@
 // Data that is small, uneven or a little broken, end to end.
+#include <unistd.h>
+
+#include <functional>
+
 #include <fmt/core.h>
 
 #include "tests/integration/integration_test.h"
@@ -58,6 +62,36 @@ TEST_F(EdgeTest, BadRowsAreLeftOutUpToTheLimit) {
     EXPECT_EQ(run.code, 3) << run.err;
     EXPECT_THAT(run.err,
                 AllOf(HasSubstr("rows.csv:2"), HasSubstr("2 of 1002"), HasSubstr("max_bad_rows allows 1")));
+  }
+}
+
+// Between the plan and the reading somebody may write to a file.
+TEST_F(EdgeTest, AFileThatChangesUnderTheRunIsNamed) {
+  const std::string rows = WriteRows("rows.csv", 2001);
+  const std::string job = WriteJob("job", rows);
+  struct Change {
+    const char* what;
+    std::function<void()> change;
+  };
+  const std::vector<Change> changes = {
+      {"cut", [&] { WriteText(rows, ReadText(rows).substr(0, 5000)); }},
+      {"garbled", [&] { WriteText(rows, std::string(ReadText(rows).size(), 'x')); }},
+      {"gone", [&] { unlink(rows.c_str()); }},
+  };
+  for (const Change& c : changes) {
+    SCOPED_TRACE(c.what);
+    WriteRows("rows.csv", 2001);
+    HandCluster cluster(processes_, fmt::format("{}-", c.what), job, NewOutput(), 1, 2);
+    cluster.StartScheduler();
+    ASSERT_TRUE(AwaitText(processes_.err_path(cluster.scheduler()), "listens at"));
+    c.change();
+    cluster.StartServer(0);
+    cluster.StartWorker(0);
+    cluster.StartWorker(1);
+    ExpectEnd(cluster.scheduler(), 3, Seconds(20));
+    EXPECT_THAT(ResultOf(cluster.output()).value("reason", ""),
+                AllOf(HasSubstr("worker-"), HasSubstr("rows.csv")));
+    for (const std::string& node : cluster.nodes()) ExpectEnd(node, 3, Seconds(10));
   }
 }
 

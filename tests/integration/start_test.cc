@@ -252,6 +252,83 @@ TEST_F(StartTest, AWorkerOfAnotherJobIsToldAndDisturbsNobody) {
   for (const std::string& node : full.nodes()) ExpectEnd(node, 130, Seconds(5));
 }
 
+TEST_F(StartTest, PortsAddressesAndNamesOfOnesOwn) {
+  const std::string expected = Train(job_, {}).value("model_sha256", "none");
+  HandCluster cluster = Cluster("", 2, 2);
+  cluster.StartScheduler({"--shards=2"});
+  const HandCluster ports = Cluster("ports-", 1, 1);  // only its free port is used
+  const std::string port = ports.address().substr(ports.address().find(':') + 1);
+  const auto start = [&](const std::string& name, const std::string& program,
+                         std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {Program(program), "--scheduler=tcp://" + cluster.address()});
+    processes_.Start(name, flags);
+  };
+  start("zebra", "capstan-ps", {"--shards=2", "--bind=0.0.0.0", "--port=" + port, "--advertise=127.0.0.1"});
+  start("any", "capstan-ps", {"--shards=2"});
+  start("first", "capstan-worker", {});
+  start("second", "capstan-worker", {"--name=zz-top"});
+  ExpectEnd(cluster.scheduler(), 0, kTrainLimit);
+  for (const char* node : {"zebra", "any", "first", "second"}) ExpectEnd(node, 0, Seconds(5));
+  EXPECT_THAT(processes_.err("zebra"), HasSubstr("listens at tcp://127.0.0.1:" + port));
+  EXPECT_EQ(ResultOf(cluster.output()).value("model_sha256", ""), expected);
+}
+
+TEST_F(StartTest, AServerThatCannotBeReachedIsNamed) {
+  HandCluster cluster = Cluster("", 1, 1);
+  cluster.StartScheduler({kShortJoin});
+  cluster.StartServer(0, {"--advertise=127.0.0.77"});  // it listens at 127.0.0.1 only
+  cluster.StartWorker(0);
+  ExpectEnd(cluster.scheduler(), 202, Seconds(15));
+  EXPECT_THAT(processes_.err(cluster.scheduler()),
+              AllOf(HasSubstr("server-0 (pid"), HasSubstr("cannot be reached at tcp://127.0.0.77:"),
+                    HasSubstr("--advertise")));
+  for (const std::string& node : cluster.nodes()) ExpectEnd(node, 202, Seconds(5));
+}
+
+TEST_F(StartTest, AServersPortInUseIsNamed) {
+  HandCluster cluster = Cluster("", 1, 1);
+  cluster.StartScheduler();
+  ASSERT_TRUE(AwaitText(processes_.err_path(cluster.scheduler()), "listens at"));
+  const std::string port = cluster.address().substr(cluster.address().find(':') + 1);
+  cluster.StartServer(0, {"--port=" + port});
+  ExpectEnd(cluster.server(0), 2, Seconds(15));
+  EXPECT_THAT(processes_.err(cluster.server(0)), AllOf(HasSubstr(":" + port), HasSubstr("in use")));
+  processes_.Signal(cluster.scheduler(), SIGINT);
+  ExpectEnd(cluster.scheduler(), 130, Seconds(15));
+}
+
+TEST_F(StartTest, ANameTwiceIsSaid) {
+  HandCluster cluster = Cluster("", 1, 2);
+  cluster.StartScheduler({"--set=cluster.join_timeout_ms=10000"});
+  cluster.StartServer(0);
+  cluster.StartWorker(0);
+  ASSERT_TRUE(AwaitText(processes_.err_path(cluster.scheduler()), "worker-0 (pid"));
+  processes_.Start("twin", {Program("capstan-worker"), "--scheduler=" + cluster.address(), "--name=worker-0",
+                            "--join_timeout_ms=1500"});
+  ExpectEnd("twin", 202, Seconds(10));
+  EXPECT_THAT(processes_.err("twin"), HasSubstr("the name worker-0 is taken by worker-0 (pid"));
+  cluster.StartWorker(1);
+  ExpectAllDone(cluster);
+}
+
+TEST_F(StartTest, ANewSchedulerAtTheSameAddressIsAnotherJob) {
+  HandCluster cluster = Cluster("", 1, 1);
+  cluster.StartAll({kLastingJob, "--set=cluster.heartbeat_limit_ms=2000"});
+  ASSERT_TRUE(AwaitTraining(cluster.output()));
+  processes_.Signal(cluster.scheduler(), SIGKILL);
+  ASSERT_TRUE(processes_.Wait(cluster.scheduler(), Seconds(5)).has_value());
+  const std::string output = NewOutput();
+  processes_.Start("next-scheduler", {Program("capstan-scheduler"), "--job=" + job_,
+                                      "--bind=" + cluster.address(), "--output=" + output});
+  processes_.Start("next-server",
+                   {Program("capstan-ps"), "--scheduler=" + cluster.address(), "--name=server-0"});
+  processes_.Start("next-worker",
+                   {Program("capstan-worker"), "--scheduler=" + cluster.address(), "--name=worker-0"});
+  for (const char* name : {"next-scheduler", "next-server", "next-worker"}) ExpectEnd(name, 0, kTrainLimit);
+  for (const std::string& node : cluster.nodes()) ExpectEnd(node, 200, Seconds(15));
+  EXPECT_EQ(ResultOf(output).value("model_sha256", ""), Train(job_, {}).value("model_sha256", "none"));
+}
+
 TEST_F(StartTest, APortInUseIsNamed) {
   HandCluster cluster = Cluster("", 1, 1);
   cluster.StartScheduler();

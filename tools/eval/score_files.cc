@@ -86,9 +86,10 @@ absl::Status ScoreSplits(const Dataset& data, const ScorerTables& tables, SplitQ
   return absl::OkStatus();
 }
 
-absl::Status TakeAll(uint32_t splits, SplitQueue* queue,
+absl::Status TakeAll(uint32_t splits, const ScoreOptions& options, SplitQueue* queue,
                      const std::function<absl::Status(const ScoredRows&)>& sink) {
   for (uint32_t i = 0; i < splits; ++i) {
+    if (options.cancelled && options.cancelled()) return absl::CancelledError("interrupted");
     CAPSTAN_ASSIGN_OR_RETURN(const SplitScores scored, queue->Take());
     CAPSTAN_RETURN_IF_ERROR(sink({&scored.split.rows, &scored.scores}));
   }
@@ -136,7 +137,7 @@ absl::Status ScoreFiles(FileSystem& fs, const SavedModel& model, const std::vect
       if (const absl::Status status = ScoreSplits(*data, *tables, &queue); !status.ok()) queue.Fail(status);
     });
   }
-  const absl::Status status = TakeAll(splits, &queue, sink);
+  const absl::Status status = TakeAll(splits, options, &queue, sink);
   queue.Stop();
   for (std::thread& thread : scoring) thread.join();
   return status;

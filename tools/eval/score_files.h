@@ -19,6 +19,7 @@ struct ScoreOptions {
   unsigned threads = 0;                  // 0: one per processor
   bool labels = true;                    // false: the files need no label or weight column; labels read 0
   std::optional<uint64_t> max_bad_rows;  // default: as the model was trained
+  std::function<bool()> cancelled;       // asked between splits; true ends the scoring with kCancelled. May be empty
 };
 
 // The scored rows of one split.

@@ -41,7 +41,10 @@ SchedulerSide::SchedulerSide(SchedulerSideOptions options, const EffectiveJob& j
 
 SchedulerSide::~SchedulerSide() = default;
 
-void SchedulerSide::Stop(ExitCode code, const std::string& reason) { node_->Stop(code, reason); }
+void SchedulerSide::Stop(ExitCode code, const std::string& reason) {
+  stopped_ = true;
+  node_->Stop(code, reason);
+}
 
 RunResult SchedulerSide::Run() {
   RunResult result;
@@ -77,7 +80,10 @@ RunResult SchedulerSide::Run() {
   }
   if (trained.exit_code == ExitCode::kDone) {
     const absl::Status evaluated = EvaluateModel(&result);
-    if (!evaluated.ok()) {
+    if (absl::IsCancelled(evaluated)) {
+      result.exit_code = ToInt(ExitCode::kInterrupted);
+      result.reason = fmt::format("interrupted while evaluating; the model is saved in {}", folder_.model_path());
+    } else if (!evaluated.ok()) {
       result.exit_code = ToInt(ExitCode::kData);
       result.reason = fmt::format("evaluation: {}", std::string(evaluated.message()));
     }
@@ -98,6 +104,7 @@ absl::Status SchedulerSide::EvaluateModel(RunResult* result) {
                            SavedModel::Load(PosixFileSystem(), folder_.model_path()));
   CAPSTAN_RETURN_IF_ERROR(PinIsaOf(*model));  // the instruction set that it was trained with
   ScoreOptions options;
+  options.cancelled = [this] { return stopped_.load(); };
   CAPSTAN_ASSIGN_OR_RETURN(
       const EvalReport report,
       Evaluate(PosixFileSystem(), *model, {data.eval().begin(), data.eval().end()}, options));

@@ -2,6 +2,7 @@
 // result.json. Local mode runs the same on a thread.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -32,7 +33,7 @@ class SchedulerSide {
   ~SchedulerSide();
 
   RunResult Run();
-  void Stop(ExitCode code, const std::string& reason);  // from any thread
+  void Stop(ExitCode code, const std::string& reason);  // from any thread; ends an evaluation too
 
  private:
   absl::Status EvaluateModel(RunResult* result);
@@ -42,6 +43,7 @@ class SchedulerSide {
   RunFolder& folder_;
   std::unique_ptr<RunRecorder> recorder_;
   std::unique_ptr<SchedulerNode> node_;
+  std::atomic<bool> stopped_{false};
 };
 
 // The lines that end a run, for a person.
