@@ -42,6 +42,12 @@ flock -n 9 || die 1 "another demo is running in this folder"
 
 # figure NAME: a number of the run's evaluation, as it stands in result.json.
 figure() { sed -n "s/^ *\"$1\": \([0-9.e+-]*\),*\$/\1/p" "$run/result.json" | tail -1; }
+# The same with four decimals; a figure may be undefined, as AUC is where all labels are alike.
+rounded() {
+  local value
+  value=$(figure "$1")
+  if [ -n "$value" ]; then printf '%.4f' "$value"; else printf undefined; fi
+}
 
 train_on_own_file() {
   local ending=csv rows settings=()
@@ -60,15 +66,17 @@ train_on_own_file() {
   rm -rf "$run"
   "$capstan" train --data="$train" --eval_data="$test" --label="$label" --output="$run" "${settings[@]}" \
     --set name=demo
-  printf '\nTest AUC %.4f, log loss %.4f, on %d rows that were not trained on.\n' \
-    "$(figure auc)" "$(figure logloss)" "$(figure rows)"
   cat <<END
 
-What to type next:
-  $capstan predict --model=$run --data=$test --out=scores.csv       # a score for every row
-  $capstan train $run/job.textproto --epochs=8                      # the job as it ran; a copy is yours to edit
-  $capstan train $run/job.textproto --servers=2 --workers=2         # the same bits, in five processes
-README.md explains the job file.
+Test AUC $(rounded auc), log loss $(rounded logloss), on $(figure rows) rows that were not trained on.
+
+What to type next (README.md explains the job file):
+  # a score for every row
+  $capstan predict --model=$run --data=$test --out=scores.csv
+  # the job that was guessed; copy it, and the copy is yours to edit
+  $capstan train $run/job.textproto --epochs=8
+  # two servers, two workers, a scheduler: five processes, the same bits
+  $capstan train $run/job.textproto --servers=2 --workers=2
 END
 }
 
@@ -89,12 +97,14 @@ train_on_generated_rows() {
   cat <<END
 
 What to type next:
-  $capstan eval --model=$run --data=$test                           # measure a saved model on any labelled file
-  $capstan predict --model=$run --data=$test --out=scores.csv       # a score for every row
-  $capstan gap --predictions=scores.csv --seed=1 --start=1000000000 # how far the scores are from the best possible
+  # measure a saved model on any labelled file; score every row; see how far the scores are from the best possible
+  $capstan eval --model=$run --data=$test
+  $capstan predict --model=$run --data=$test --out=scores.csv
+  $capstan gap --predictions=scores.csv --seed=1 --start=1000000000
+  # two servers, two workers, a scheduler: five processes, the same bits
   $capstan train examples/clicks_wide_deep.textproto --data=$train --eval_data=$test --servers=2 --workers=2
-                                                # two servers, two workers, a scheduler: five processes, the same bits
-  bash tools/demo.sh my.csv label_column        # your own file
+  # your own file
+  bash tools/demo.sh my.csv label_column
 END
 }
 

@@ -183,7 +183,7 @@ TEST(Examples, AllAreCompleteJobs) {
   JobSurroundings surroundings = PlainSurroundings();
   const std::unique_ptr<FileSystem> data = NewMemoryFileSystem();
   for (const char* path : {"/d/adult/adult.data.gz", "/d/adult/adult.test.gz", "/d/a9a/a9a.train.libsvm.gz",
-                           "/d/a9a/a9a.test.libsvm.gz", "train.tsv"}) {
+                           "/d/a9a/a9a.test.libsvm.gz", "train.tsv", "train.csv", "test.csv"}) {
     ASSERT_TRUE(WriteFileAtomically(*data, path, "x").ok());
   }
   surroundings.environment = [](const std::string& name) -> std::optional<std::string> {
@@ -206,7 +206,7 @@ TEST(Examples, AllAreCompleteJobs) {
     *effective.mutable_config() = job;
     EXPECT_EQ(FillTables(&effective), absl::OkStatus()) << name;
   }
-  EXPECT_GE(examples, 4);
+  EXPECT_GE(examples, 5);
 }
 
 }  // namespace
