@@ -34,7 +34,6 @@ DEFINE_uint64(
 DEFINE_string(consistency, "",
               "sync, ssp:K (at most K steps apart) or async. Default: as the job file says.");
 DEFINE_string(output, "", "Output folder; one in use is refused. Default: runs/<job>-<time>.");
-DEFINE_uint32(max_restarts, 3, "How often a worker process that ended badly is started again; 0: never.");
 // eval, predict
 DEFINE_string(model, "", "Folder of a saved model, or of a run.");
 DEFINE_string(
@@ -85,7 +84,6 @@ int Train(const CommandLine& line) {
   options.consistency = FLAGS_consistency;
   options.sets = line.sets;
   options.output = FLAGS_output;
-  options.max_restarts = FLAGS_max_restarts;
   return RunTrain(options);
 }
 
@@ -139,7 +137,7 @@ std::vector<Command> Commands() {
                      "  capstan train JOB --servers=2 --workers=2 --set optimizer.learning_rate=0.01\n"
                      "  capstan train --data=my.csv --label=bought      (the schema is guessed)",
                  .flags = {"data", "eval_data", "label", "epochs", "servers", "workers", "shards", "seed",
-                           "consistency", "output", "max_restarts"},
+                           "consistency", "output"},
                  .takes_sets = true,
                  .max_positional = 1,
                  .run = Train};

@@ -34,6 +34,7 @@ commands() {
     sed -e 's/10\.0\.0\.[0-9]*/127.0.0.1/g' -e "s|/shared|$work/shared|g" -e "s|bash tools/demo.sh|bash $root/tools/demo.sh|"
 }
 
+awk '/^```textproto/ { inside = 1; next } /^```/ { inside = 0 } inside' README.md >"$work/readme.textproto"
 script=$work/commands.sh
 {
   echo "set -euo pipefail; cd '$work'; started=()"
@@ -47,6 +48,10 @@ script=$work/commands.sh
       *) printf '%s\n' "$command" ;;
     esac
   done < <(commands)
+  # The job file that README.md explains is the one of the examples, comments aside.
+  printf 'capstan train readme.textproto --output=runs/readme\n'
+  printf '[ "$(grep -h model_sha256 runs/readme/result.json runs/second/result.json | sort -u | wc -l)" = 1 ] ||\n'
+  printf '  { echo "the job file in README.md is not examples/visits.textproto any more"; exit 1; }\n'
   printf 'for pid in "${started[@]}"; do wait "$pid"; done\n'
   printf 'echo "%d commands of README.md succeeded"\n' "$count"
 } >"$script"

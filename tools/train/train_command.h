@@ -22,7 +22,6 @@ struct TrainOptions {
   std::string consistency;        // "" is as the job file says
   std::vector<std::string> sets;  // --set key=value, in order, after all of the above
   std::string output;             // "" is runs/<job>-<time>
-  uint32_t max_restarts = 3;      // of a worker process; 0: none
 };
 
 // Trains, evaluates if there are files for that, writes the output folder. Returns the exit code.
