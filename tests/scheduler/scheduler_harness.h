@@ -1,0 +1,154 @@
+// One SchedulerCore with servers and workers played by the test.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/clock.h"
+#include "scheduler/scheduler_core.h"
+#include "tests/support/core_testing.h"
+
+namespace capstan::testing {
+
+class RecordedEvents final : public SchedulerEvents {
+ public:
+  void OnPhase(const std::string& what) override { phases.push_back(what); }
+  void OnTraining() override { ++trainings; }
+  void OnProgress(const ProgressReport&) override { ++reports; }
+  std::vector<std::string> phases;
+  int trainings = 0, reports = 0;
+};
+
+struct Member {
+  Role role = WORKER;
+  std::string name;
+  Incarnation incarnation = 0;
+  PeerId peer = kNoPeer;
+  uint32_t shards = 0;
+};
+
+class SchedulerHarness {
+ public:
+  explicit SchedulerHarness(const JobOptions& options, bool heartbeats = false)
+      : options_(options), core_(Options(heartbeats), SmallJob(options), outbox_, metrics_, events_) {
+    core_.Tick(clock_.Now());
+  }
+
+  Member Server(uint32_t i) const {
+    return {SERVER, "server-" + std::to_string(i), kServerIncarnation + i, 10 + i, options_.shards};
+  }
+  Member Worker(uint32_t i) const { return {WORKER, "worker-" + std::to_string(i), kWorkerIncarnation + i, 50 + i, 0}; }
+  std::string Endpoint(const Member& member, uint32_t shard) const {
+    return "test://" + member.name + "/shard-" + std::to_string(shard);
+  }
+
+  capstan::Join JoinOf(const Member& member) const {
+    capstan::Join join;
+    join.set_role(member.role);
+    join.set_name(member.name);
+    join.set_host("host");
+    join.set_pid(1);
+    join.set_version("1.0");
+    join.set_cpu_isa("avx2");
+    for (uint32_t i = 0; i < member.shards; ++i) join.add_shard_endpoint(Endpoint(member, i));
+    return join;
+  }
+  JoinReply Join(const Member& member, const capstan::Join& join) {
+    FrameHeader header;
+    header.kind = static_cast<uint16_t>(MessageKind::kJoin);
+    header.src_incarnation = member.incarnation;
+    outbox_.Take();
+    Deliver(member.peer, MakeControl(header, join));
+    const std::vector<Sent> replies = outbox_.Take(MessageKind::kJoinReply);
+    return replies.size() == 1 ? Body<JoinReply>(replies[0]) : JoinReply();
+  }
+  JoinReply Join(const Member& member) { return Join(member, JoinOf(member)); }
+
+  // The header of a frame from a member that has joined as number `id`.
+  FrameHeader From(const Member& member, NodeId id, MessageKind kind) const {
+    FrameHeader header;
+    header.kind = static_cast<uint16_t>(kind);
+    header.job = kJob;
+    header.src_node = id;
+    header.src_incarnation = member.incarnation;
+    header.dst_incarnation = kSchedulerIncarnation;
+    return header;
+  }
+  template <typename Proto>
+  void Send(const Member& member, NodeId id, MessageKind kind, const Proto& proto) {
+    Deliver(member.peer, MakeControl(From(member, id, kind), proto));
+  }
+  template <typename Proto>
+  void SendFromShard(const Member& server, uint32_t shard, MessageKind kind, const Proto& proto) {
+    Deliver(outbox_.Connect(Endpoint(server, shard)), MakeControl(From(server, 1, kind), proto));
+  }
+  void Deliver(PeerId from, const Message& message) { core_.OnMessage(from, message, clock_.Now()); }
+  void Tick(Duration after) {
+    clock_.Advance(after);
+    core_.Tick(clock_.Now());
+  }
+  // Moves time in steps as the node's loop does.
+  void Wait(Duration duration) {
+    for (Duration step = std::chrono::milliseconds(500); duration > Duration::zero(); duration -= step) Tick(step);
+  }
+
+  void JoinAll() {
+    for (uint32_t i = 0; i < options_.servers; ++i) Join(Server(i));
+    for (uint32_t i = 0; i < options_.workers; ++i) Join(Worker(i));
+    for (uint32_t i = 0; i < options_.servers; ++i) {
+      for (uint32_t s = 0; s < options_.shards; ++s) SendFromShard(Server(i), s, MessageKind::kHelloReply, HelloReply());
+    }
+  }
+  NodeId WorkerId(uint32_t i) const { return options_.servers + 1 + i; }
+  void StartTraining() {
+    JoinAll();
+    for (uint32_t i = 0; i < options_.servers; ++i) {
+      for (uint32_t s = 0; s < options_.shards; ++s) SendFromShard(Server(i), s, MessageKind::kStarted, Started());
+    }
+    for (uint32_t i = 0; i < options_.workers; ++i) Send(Worker(i), WorkerId(i), MessageKind::kStarted, Started());
+    outbox_.Take();
+  }
+  void FinishTraining() {
+    for (Rank rank = 0; rank < options_.ranks; ++rank) {
+      RankDone done;
+      done.set_rank(rank);
+      done.set_term(1);
+      const uint32_t worker = rank % options_.workers;
+      Send(Worker(worker), WorkerId(worker), MessageKind::kRankDone, done);
+    }
+  }
+  Saved SavedBy(uint32_t shard) const {
+    Saved saved;
+    saved.set_shard(shard);
+    saved.set_file("part");
+    saved.set_bytes(1);
+    return saved;
+  }
+
+  SchedulerCore& core() { return core_; }
+  RecordingOutbox& outbox() { return outbox_; }
+  RecordedEvents& events() { return events_; }
+  ManualClock& clock() { return clock_; }
+
+ private:
+  static SchedulerOptions Options(bool heartbeats) {
+    SchedulerOptions options;
+    options.version = "1.0";
+    options.incarnation = kSchedulerIncarnation;
+    options.job_id = kJob;
+    options.cpu_isa = "avx512";
+    options.model_folder = "model";
+    options.heartbeats = heartbeats;
+    return options;
+  }
+
+  const JobOptions options_;
+  ManualClock clock_;
+  RecordingOutbox outbox_;
+  MetricsRegistry metrics_;
+  RecordedEvents events_;
+  SchedulerCore core_;
+};
+
+}  // namespace capstan::testing
