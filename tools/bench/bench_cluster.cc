@@ -105,7 +105,9 @@ absl::Status BenchClient::Await(MessageKind kind) {
 }
 
 absl::Status BenchClient::StartJob() {
-  outbox_.Send(server_, MakeControl(Header(MessageKind::kHello), Hello()));
+  FrameHeader as_scheduler = Header(MessageKind::kHello);
+  as_scheduler.src_node = kSchedulerNode;
+  outbox_.Send(server_, MakeControl(as_scheduler, Hello()));
   CAPSTAN_RETURN_IF_ERROR(Await(MessageKind::kHelloReply));
   Start start;
   EffectiveJob& job = *start.mutable_job();
@@ -123,7 +125,8 @@ absl::Status BenchClient::StartJob() {
   RankGrant* grant = start.add_grant();
   grant->set_rank(0);
   grant->set_term(1);
-  outbox_.Send(server_, MakeControl(Header(MessageKind::kStart), start));
+  as_scheduler.kind = static_cast<uint16_t>(MessageKind::kStart);
+  outbox_.Send(server_, MakeControl(as_scheduler, start));
   return Await(MessageKind::kStarted);
 }
 
