@@ -33,7 +33,7 @@ std::vector<std::string> Lines(FileSystem& fs, const std::string& path) {
   return lines;
 }
 
-std::string ManyRows(int rows) {
+std::string ManyVisits(int rows) {
   std::string text = "age,bought\n";
   for (int i = 0; i < rows; ++i) text += std::to_string(i) + (i % 3 == 0 ? ",1\n" : ",0\n");
   return text;
@@ -41,7 +41,7 @@ std::string ManyRows(int rows) {
 
 TEST(Split, EveryRowGoesToOneSideInOrderAndAHeaderToBoth) {
   const auto fs = NewMemoryFileSystem();
-  Put(*fs, "my.csv", ManyRows(1000));
+  Put(*fs, "my.csv", ManyVisits(1000));
   const absl::StatusOr<SplitReport> report = SplitFile(*fs, Options("my.csv"));
   ASSERT_TRUE(report.ok()) << report.status();
   const std::vector<std::string> train = Lines(*fs, "train.csv"), test = Lines(*fs, "test.csv");
@@ -66,8 +66,8 @@ TEST(Split, EveryRowGoesToOneSideInOrderAndAHeaderToBoth) {
 
 TEST(Split, DependsOnTheSeedAndTheRowAloneSoThatAFileMayGrow) {
   const auto fs = NewMemoryFileSystem();
-  Put(*fs, "short.csv", ManyRows(100));
-  Put(*fs, "long.csv", ManyRows(150));
+  Put(*fs, "short.csv", ManyVisits(100));
+  Put(*fs, "long.csv", ManyVisits(150));
   ASSERT_TRUE(SplitFile(*fs, Options("short.csv")).ok());
   const std::vector<std::string> first = Lines(*fs, "test.csv");
   ASSERT_TRUE(SplitFile(*fs, Options("long.csv")).ok());
