@@ -189,7 +189,7 @@ TEST(NodeStop, ASignalTellsTheSchedulerAndASecondOneDoesNotWait) {
   for (int i = 0; i < 3; ++i) stop.ApplyTo(node.member(), node.clock().Now());
   const std::vector<Sent> told = node.outbox().Take(MessageKind::kFailed);
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(Body<Failed>(told[0]).exit_code(), 130);
+  EXPECT_EQ(Body<Failed>(told[0]).exit_code(), 205) << "for the job it is a lost worker";
   EXPECT_EQ(Body<Failed>(told[0]).reason(), "worker-0: interrupted");
   EXPECT_EQ(node.member().state(), MemberCore::State::kJoined);
   stop.Ask(ExitCode::kUsage, "again");
