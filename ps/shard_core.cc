@@ -561,7 +561,7 @@ void ShardCore::Refuse(PeerId to, const FrameHeader& request, NackCode code, std
   refused_.Add();
   Nack nack;
   nack.set_code(static_cast<uint32_t>(code));
-  nack.set_reason(fmt::format("{}: {}", identity_.name, reason));
+  nack.set_reason(CleanText(fmt::format("{}: {}", identity_.name, reason)));
   nack.set_needed(needed);
   FrameHeader header = ReplyHeader(MessageKind::kNack, request);
   header.job = request.job;  // the asker's, so that it reads why
