@@ -149,33 +149,39 @@ absl::StatusOr<ShardRequests> StepPlan::PullRequests() const {
 }
 
 absl::Status StepPlan::ReadReplies(const ShardReplies& replies, std::span<float* const> weights) const {
-  for (size_t shard = 0; shard < parts_.size(); ++shard) {
-    for (size_t p = 0; p < parts_[shard].size(); ++p) {
-      size_t next = 0;
-      const PartSlices& slices = parts_[shard][p];
-      for (const SectionView& section : replies[shard][p].sections()) {
-        if (section.kind() != SectionKind::kValues) continue;
-        if (next == slices.size() || section.table() != slices[next].table ||
-            section.descriptor.dtype != static_cast<uint8_t>(DType::kF32) ||
-            section.descriptor.rows != slices[next].count ||
-            section.descriptor.width != tables_[slices[next].table].width) {
-          return Internal(fmt::format("shard {} answered with other rows than were asked for", shard));
-        }
-        const Slice& slice = slices[next++];
-        const size_t width = tables_[slice.table].width;
-        const float* values = section.As<float>().data();
-        if (!tables_[slice.table].dense) {
-          std::memcpy(weights[slice.table] + slice.begin * width, values, slice.count * width * sizeof(float));
-          continue;
-        }
-        for (size_t i = 0; i < slice.count; ++i) {
-          std::memcpy(weights[slice.table] + keys(slice.table)[slice.begin + i] * width, values + i * width,
-                      width * sizeof(float));
-        }
-      }
-      if (next != slices.size()) return Internal(fmt::format("shard {} left out rows that were asked for", shard));
+  for (ShardId shard = 0; shard < parts_.size(); ++shard) {
+    for (size_t part = 0; part < parts_[shard].size(); ++part) {
+      CAPSTAN_RETURN_IF_ERROR(ReadReply(shard, part, replies[shard][part], weights));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status StepPlan::ReadReply(ShardId shard, size_t part, const BodyView& reply,
+                                 std::span<float* const> weights) const {
+  const PartSlices& slices = parts_[shard][part];
+  size_t next = 0;
+  for (const SectionView& section : reply.sections()) {
+    if (section.kind() != SectionKind::kValues) continue;
+    if (next == slices.size() || section.table() != slices[next].table ||
+        section.descriptor.dtype != static_cast<uint8_t>(DType::kF32) ||
+        section.descriptor.rows != slices[next].count ||
+        section.descriptor.width != tables_[slices[next].table].width) {
+      return Internal(fmt::format("shard {} answered with other rows than were asked for", shard));
+    }
+    const Slice& slice = slices[next++];
+    const size_t width = tables_[slice.table].width;
+    const float* values = section.As<float>().data();
+    if (!tables_[slice.table].dense) {
+      std::memcpy(weights[slice.table] + slice.begin * width, values, slice.count * width * sizeof(float));
+      continue;
+    }
+    for (size_t i = 0; i < slice.count; ++i) {
+      std::memcpy(weights[slice.table] + keys(slice.table)[slice.begin + i] * width, values + i * width,
+                  width * sizeof(float));
+    }
+  }
+  if (next != slices.size()) return Internal(fmt::format("shard {} left out rows that were asked for", shard));
   return absl::OkStatus();
 }
 

@@ -39,6 +39,8 @@ class StepPlan {
   // Copies the rows of the replies to weights[t]: sparse [keys, width], dense [blocks × width] in block order.
   // kInternal: a reply does not have the shape that was asked for.
   absl::Status ReadReplies(const ShardReplies& replies, std::span<float* const> weights) const;
+  // The same for one part, as it comes in. shard and part are of this plan.
+  absl::Status ReadReply(ShardId shard, size_t part, const BodyView& reply, std::span<float* const> weights) const;
   // A push that adds nothing, to every shard.
   ShardRequests EmptyPush(const PushInfo& info) const;
   // gradients[t] in the same shapes.

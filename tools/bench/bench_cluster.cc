@@ -132,13 +132,12 @@ absl::Status BenchClient::StartJob() {
 
 void BenchClient::Plan(const std::vector<Key>& keys) { plan_.Build(std::span(&keys, 1)); }
 
-absl::Status BenchClient::RunRequest(FrameHeader header, std::vector<RequestPart> parts, bool pull,
-                                     ShardReplies* replies) {
+absl::Status BenchClient::RunRequest(FrameHeader header, std::vector<RequestPart> parts, float* rows) {
   header.rank = 0;
   header.rank_term = 1;
   const Time deadline = clock_.Now() + kPatience;
-  (*replies)[0].resize(parts.size());
-  const uint64_t id = requests_.Begin(0, header, std::move(parts), pull, clock_.Now());
+  float* const into[] = {rows};
+  const uint64_t id = requests_.Begin(0, header, std::move(parts), rows != nullptr, clock_.Now());
   while (requests_.waiting() > 0) {
     outbox_.Flush();
     std::optional<Incoming> incoming = transport_->Poll(clock_.Now() + std::chrono::milliseconds(20));
@@ -150,7 +149,8 @@ absl::Status BenchClient::RunRequest(FrameHeader header, std::vector<RequestPart
     if (answer.Kind() == MessageKind::kNack) return Internal("the server refused a request");
     if (answer.request != id) continue;
     if (answer.Kind() == MessageKind::kRows) {
-      CAPSTAN_ASSIGN_OR_RETURN((*replies)[0][answer.part], ParseBody(answer.sections, incoming->message.body));
+      CAPSTAN_ASSIGN_OR_RETURN(const BodyView body, ParseBody(answer.sections, incoming->message.body));
+      CAPSTAN_RETURN_IF_ERROR(plan_.ReadReply(0, answer.part, body, into));  // while the next part is under way
     }
     requests_.Answered(0, answer.request, answer.part, answer.Kind() == MessageKind::kRows);
   }
@@ -158,11 +158,8 @@ absl::Status BenchClient::RunRequest(FrameHeader header, std::vector<RequestPart
 }
 
 absl::Status BenchClient::Pull(float* rows) {
-  ShardReplies replies(1);
   CAPSTAN_ASSIGN_OR_RETURN(ShardRequests requests, plan_.PullRequests());
-  CAPSTAN_RETURN_IF_ERROR(RunRequest(Header(MessageKind::kPull), std::move(requests[0]), true, &replies));
-  float* const into[] = {rows};
-  return plan_.ReadReplies(replies, into);
+  return RunRequest(Header(MessageKind::kPull), std::move(requests[0]), rows);
 }
 
 absl::Status BenchClient::Push(const float* gradients) {
@@ -175,8 +172,7 @@ absl::Status BenchClient::Push(const float* gradients) {
   ShardRequests requests = plan_.PushRequests(info, from);
   FrameHeader header = Header(MessageKind::kPush);
   header.lease = ++lease_;
-  ShardReplies unused(1);
-  return RunRequest(header, std::move(requests[0]), false, &unused);
+  return RunRequest(header, std::move(requests[0]), nullptr);
 }
 
 }  // namespace capstan

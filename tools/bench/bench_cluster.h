@@ -47,7 +47,8 @@ class BenchClient {
  private:
   FrameHeader Header(MessageKind kind) const;
   absl::Status Await(MessageKind kind);
-  absl::Status RunRequest(FrameHeader header, std::vector<RequestPart> parts, bool pull, ShardReplies* replies);
+  // rows: where a pull's answers go; nullptr: a push.
+  absl::Status RunRequest(FrameHeader header, std::vector<RequestPart> parts, float* rows);
 
   const std::unique_ptr<Transport> transport_;
   NodeOutbox outbox_;
