@@ -140,13 +140,13 @@ TEST_F(CliTest, TheOutputFolderSaysEverything) {
     EXPECT_EQ(result["eval"]["rows"], 1000);
     EXPECT_GT(result["seconds"], 0.0);
     EXPECT_GT(result["examples_per_second"], 0.0);
-    EXPECT_THAT(result.value("model_sha256", ""), MatchesRegex("[0-9a-f]{64}"));
+    EXPECT_THAT(ShaOf(result), MatchesRegex("[0-9a-f]{64}"));
     const std::vector<std::string> metrics = LinesOf(ReadText(output + "/metrics.jsonl"));
     ASSERT_FALSE(metrics.empty());
     for (const std::string& line : metrics) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
     EXPECT_EQ(nlohmann::json::parse(metrics.back())["examples"], 6002);
     // The job that it wrote makes the same model again, without any flag.
-    EXPECT_EQ(Train(output + "/job.textproto", {}).value("model_sha256", ""), result["model_sha256"]);
+    EXPECT_EQ(ShaOf(Train(output + "/job.textproto", {})), result["model_sha256"]);
     if (!layout.empty()) {
       for (const char* process : {"scheduler", "server-0", "server-1", "worker-0", "worker-1"}) {
         EXPECT_EQ(access((output + "/logs/" + process + ".log").c_str(), R_OK), 0) << process;

@@ -24,7 +24,7 @@ class EdgeTest : public IntegrationTest {
       all.insert(all.end(), layout.begin(), layout.end());
       const nlohmann::json result = Train(job, all);
       EXPECT_EQ(result.value("examples", uint64_t{0}), examples);
-      const std::string sha = result.value("model_sha256", "none");
+      const std::string sha = ShaOf(result);
       if (first.empty()) first = sha;
       EXPECT_EQ(sha, first);
     }

@@ -24,6 +24,9 @@ std::string DataFolder();
 void WriteText(const std::string& path, const std::string& text);
 std::string ReadText(const std::string& path);  // "" if there is none
 
+// The hash in a result.json, or "none" where the run did not get so far.
+std::string ShaOf(const nlohmann::json& result);
+
 // How a command ended and what it said.
 struct Finished {
   int code = -1;
@@ -54,7 +57,7 @@ class IntegrationTest : public ::testing::Test {
   Finished Capstan(const std::vector<std::string>& arguments) { return Run("capstan", arguments); }
   // `capstan train` that must succeed; returns result.json.
   nlohmann::json Train(const std::string& job, const std::vector<std::string>& flags);
-  nlohmann::json ResultOf(const std::string& output) const;  // null if there is none
+  nlohmann::json ResultOf(const std::string& output) const;  // empty if there is none
   std::string NewOutput();                                   // a folder name not used yet
 
   // Waits until the process has ended with that code. Fails the test otherwise.

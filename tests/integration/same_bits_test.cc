@@ -7,9 +7,6 @@
 namespace capstan::testing {
 namespace {
 
-using ::testing::IsEmpty;
-using ::testing::Not;
-
 class SameBits : public IntegrationTest {
  protected:
   static constexpr const char* kAdultJob = CAPSTAN_SOURCE_DIR "/examples/adult_wide_deep.textproto";
@@ -23,8 +20,8 @@ class SameBits : public IntegrationTest {
       for (const std::string& flag : layout) shown += " " + flag;
       layout.insert(layout.end(), flags.begin(), flags.end());
       const nlohmann::json result = Train(job, layout);
-      const std::string sha = result.value("model_sha256", "");
-      ASSERT_THAT(sha, Not(IsEmpty())) << shown;
+      const std::string sha = ShaOf(result);
+      ASSERT_NE(sha, "none") << shown;
       if (first.empty()) first = sha;
       EXPECT_EQ(sha, first) << "with" << shown;
     }
@@ -76,8 +73,7 @@ TEST_F(SameBits, WithEveryOptimizerAndMoreRanks) {
 
 TEST_F(SameBits, AnotherSeedHasOthers) {
   const std::string job = WriteJob("job", WriteRows("rows.csv", 1003), "batch { global: 256 }");
-  EXPECT_NE(Train(job, {"--seed=1"}).value("model_sha256", "none"),
-            Train(job, {"--seed=2"}).value("model_sha256", "none"));
+  EXPECT_NE(ShaOf(Train(job, {"--seed=1"})), ShaOf(Train(job, {"--seed=2"})));
 }
 
 TEST_F(SameBits, OnAdult) {
