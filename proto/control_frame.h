@@ -51,6 +51,9 @@ absl::StatusOr<Proto> ParseControl(const Message& message) {
   return proto;
 }
 
+// The largest START: the job with its plan.
+inline constexpr size_t kMaxStartBytes = size_t{64} << 20;
+
 // The longest text of a peer that is shown or handed on.
 inline constexpr size_t kMaxPeerText = 2048;
 // The text of a peer as it may be shown to a person or written to a file: what is no printable UTF-8 becomes

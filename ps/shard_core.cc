@@ -21,7 +21,6 @@ constexpr Duration kWaitingWord = std::chrono::seconds(1);
 constexpr Duration kProgressInterval = std::chrono::milliseconds(250);
 constexpr size_t kMaxParkedPulls = 65536;
 constexpr size_t kParkedOverhead = 512;                    // besides the body
-constexpr size_t kMaxStartBytes = size_t{256} << 20;
 constexpr uint64_t kMaxExamples = uint64_t{1} << 40;       // of one push: sums of them never overflow
 
 std::string RankNames(const std::vector<Rank>& ranks) { return fmt::format("rank {}", fmt::join(ranks, ", ")); }

@@ -20,7 +20,6 @@ constexpr Duration kEndPatience = std::chrono::seconds(3);
 constexpr Duration kWordInterval = std::chrono::seconds(10);
 constexpr Duration kOwnPause = std::chrono::seconds(1);   // longer between two ticks: this process was stopped
 constexpr size_t kMaxName = 128;
-constexpr size_t kMaxStartBytes = size_t{64} << 20;
 constexpr size_t kMaxClosedListed = 50'000;               // of one LEASE_CLOSE; the rest is told later
 
 Duration Milliseconds(uint64_t ms) { return std::chrono::milliseconds(ms); }

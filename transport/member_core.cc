@@ -155,7 +155,10 @@ void MemberCore::Fail(ExitCode code, const std::string& reason, Time now, Durati
 void MemberCore::GiveUp(ExitCode code, std::string reason) {
   if (state_ == State::kEnded) return;
   state_ = State::kEnded;
-  if (failing_) return;  // the first cause counts
+  if (failing_) {  // the first cause counts; the scheduler, which knows it, need not wait for our answer to END
+    outbox_.Send(scheduler_, MakeControlFrame(Header(MessageKind::kBye), ""));
+    return;
+  }
   exit_code_ = code;
   reason_ = std::move(reason);
 }

@@ -17,7 +17,6 @@ namespace {
 
 constexpr Duration kFirstAsk = std::chrono::milliseconds(500);
 constexpr Duration kLongestAsk = std::chrono::seconds(2);
-constexpr size_t kMaxStartBytes = size_t{256} << 20;
 
 }  // namespace
 

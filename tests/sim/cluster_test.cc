@@ -17,7 +17,7 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-constexpr uint64_t kDefaultSeeds = 250;
+constexpr uint64_t kDefaultSeeds = 1000;
 
 std::vector<std::string> Judge(uint64_t seed, const std::string& consistency) {
   const Scenario scenario = DrawScenario(seed, consistency);

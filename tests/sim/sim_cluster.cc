@@ -128,11 +128,19 @@ class Cluster final : public Observer {
       outcome.faults.push_back(text);
     }
     outcome.faults.insert(outcome.faults.end(), faults_.begin(), faults_.end());
+    const uint64_t questions = network_.sent(MessageKind::kLeaseRequest) + network_.sent(MessageKind::kLeaseDone);
+    if (shape_.consistency == "sync" && questions > 0) {
+      outcome.faults.push_back(fmt::format("sync: the scheduler was asked {} times during training", questions));
+    }
     if (outcome.faults.empty()) CheckModel(&outcome);
     return outcome;
   }
 
   void OnCompute(Rank rank, Step step) override {
+    for (const auto& worker : workers_) {
+      if (worker->core().member().state() != MemberCore::State::kJoined || !faults_.empty()) continue;
+      if (worker->core().WaitingFor(network_.now()).empty()) faults_.push_back("a worker cannot say what it waits for");
+    }
     if (shape_.consistency.rfind("ssp:", 0) != 0 || !faults_.empty()) return;
     const uint64_t bound = std::stoull(shape_.consistency.substr(4));
     for (const auto& worker : workers_) {
@@ -282,7 +290,9 @@ Scenario DrawScenario(uint64_t seed, const std::string& consistency) {
   shape.split_rows.clear();
   for (uint64_t n = random.Below(8); n > 0; --n) shape.split_rows.push_back(1 + static_cast<uint32_t>(random.Below(14)));
   shape.part_bytes = 120 + static_cast<uint32_t>(random.Below(400));
-  shape.inflight_bytes = random.Below(3) == 0 ? 300 : 1 << 20;
+  constexpr uint64_t kCredits[] = {1, 300, 1 << 20, 1 << 20};  // one byte: every request goes alone
+  shape.inflight_bytes = kCredits[random.Below(4)];
+  shape.accumulation = 1 + static_cast<uint32_t>(random.Below(2));
   if (random.Below(3) == 0) shape.slow_rank = static_cast<int>(random.Below(shape.ranks));
   Weather& weather = scenario.weather;
   weather.loss = random.Below(2) * 0.03;

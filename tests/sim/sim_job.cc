@@ -35,7 +35,7 @@ EffectiveJob MakeJob(const JobShape& shape) {
   config.set_ranks(shape.ranks);
   config.set_lease_batches(shape.lease_batches);
   config.mutable_batch()->set_micro(shape.batch);
-  config.mutable_batch()->set_accumulation(1);
+  config.mutable_batch()->set_accumulation(shape.accumulation);
   ClusterConfig& cluster = *config.mutable_cluster();
   cluster.set_partitions(kPartitions);
   cluster.set_servers(shape.servers);
@@ -72,7 +72,7 @@ std::map<Key, int64_t> ExpectedSums(const JobShape& shape) {
 
 absl::Status SimDriver::OnStart(const EffectiveJob& job, uint32_t shards) {
   CAPSTAN_ASSIGN_OR_RETURN(map_, ShardMap::Even(job.config().cluster().partitions(), shards));
-  plan_ = BatchPlan(job.config().seed(), shape_.split_rows, shape_.batch);
+  plan_ = BatchPlan(job.config().seed(), shape_.split_rows, shape_.batch * shape_.accumulation);
   for (const DataPlan::Split& split : job.plan().split()) first_row_.push_back(split.first_row());
   return absl::OkStatus();
 }

@@ -25,7 +25,8 @@ struct JobShape {
   std::string consistency = "sync";
   uint32_t ranks = 3;
   uint32_t epochs = 2;
-  uint32_t batch = 4;
+  uint32_t batch = 4;            // rows of a micro-batch
+  uint32_t accumulation = 1;     // micro-batches of a rank per step
   std::vector<uint32_t> split_rows = {10, 7, 12, 3};
   uint32_t lease_batches = 2;
   uint32_t servers = 1, shards = 1, workers = 1;

@@ -53,6 +53,7 @@ void SimNetwork::Transmit(size_t from, PeerId peer, Message message) {
   const Wire wire = found->second;
   if (tap && !tap(peer, message)) return;
   ++frames_;
+  ++sent_[message.header.Kind()];
   if (random_.Unit() >= weather_.loss) Deliver(Delay(wire.from, wire.to), wire, message);
   if (random_.Unit() < weather_.doubling) Deliver(Delay(wire.from, wire.to) * 5, wire, message);
 }

@@ -49,6 +49,7 @@ class SimNetwork {
   Time now() const { return now_; }
   SeededRandom& random() { return random_; }
   uint64_t frames() const { return frames_; }
+  uint64_t sent(MessageKind kind) const { return sent_.count(kind) == 0 ? 0 : sent_.at(kind); }
 
   // May change, drop (false) or add to what is sent; for directed faults.
   std::function<bool(PeerId to, Message& message)> tap;
@@ -79,6 +80,7 @@ class SimNetwork {
   Time now_{std::chrono::seconds(1)};
   uint64_t order_ = 0;
   uint64_t frames_ = 0;
+  std::map<MessageKind, uint64_t> sent_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::map<std::string, size_t> by_endpoint_;
