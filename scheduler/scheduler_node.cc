@@ -48,8 +48,14 @@ SchedulerResult SchedulerNode::Run() {
   handlers.on_message = [&](PeerId from, Message message, Time now) { core.OnMessage(from, message, now); };
   handlers.on_tick = [&](Time now) {
     if (stop_.exchange(false)) {  // each request counts once: a second one is in a hurry
-      std::lock_guard lock(mutex_);
-      core.Stop(stop_code_, stop_reason_, now);
+      ExitCode code;
+      std::string reason;
+      {
+        std::lock_guard lock(mutex_);
+        code = stop_code_;
+        reason = stop_reason_;
+      }
+      core.Stop(code, reason, now);  // unlocked: it tells the events, who may call Stop again
     }
     core.Tick(now);
   };
