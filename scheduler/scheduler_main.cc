@@ -19,6 +19,7 @@
 #include "tools/train/train_command.h"
 #include "tools/train/train_job.h"
 #include "transport/endpoint.h"
+#include "tools/print.h"
 
 DEFINE_string(job, "", "Job file.");
 DEFINE_string(bind, "127.0.0.1:0", "HOST:PORT to listen at; port 0 takes a free one. Servers and workers dial it.");
@@ -95,7 +96,7 @@ int RunScheduler(const CommandLine& line) {
     SignalWatcher signals([&side](int) { side.Stop(ExitCode::kInterrupted, "interrupted"); });
     result = side.Run();
   }
-  fmt::print(stderr, "{}", SummaryOf(result, folder->path()));
+  Print(stderr, "{}", SummaryOf(result, folder->path()));
   return result.exit_code;
 }
 

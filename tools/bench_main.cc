@@ -13,6 +13,7 @@
 #include "tools/bench/store_bench.h"
 #include "tools/bench/train_bench.h"
 #include "tools/train/programs.h"
+#include "tools/print.h"
 
 DEFINE_bool(json, false, "Print one JSON object a line instead of columns.");
 DEFINE_uint64(rows, 4'000'000,
@@ -78,7 +79,7 @@ constexpr BenchRow kBenches[] = {
 int BenchMain(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "pushpull-server") {
     const absl::Status served = ServePushPull();
-    if (!served.ok()) fmt::print(stderr, "pushpull-server: {}\n", std::string(served.message()));
+    if (!served.ok()) Print(stderr, "pushpull-server: {}\n", std::string(served.message()));
     return served.ok() ? 0 : ToInt(ExitCode::kModelError);
   }
   if (argc == 2) {
@@ -86,14 +87,14 @@ int BenchMain(int argc, char** argv) {
       if (row.name != argv[1]) continue;
       const absl::Status status = row.run();
       if (status.ok()) return 0;
-      fmt::print(stderr, "capstan-bench {}: {}\n", row.name, std::string(status.message()));
+      Print(stderr, "capstan-bench {}: {}\n", row.name, std::string(status.message()));
       return status.code() == absl::StatusCode::kInvalidArgument ? ToInt(ExitCode::kUsage)
                                                                  : ToInt(ExitCode::kModelError);
     }
   }
-  fmt::print(stderr, "usage: capstan-bench BENCHMARK [--json …]; known benchmarks:");
-  for (const BenchRow& row : kBenches) fmt::print(stderr, " {}", row.name);
-  fmt::print(stderr, "\n");
+  Print(stderr, "usage: capstan-bench BENCHMARK [--json …]; known benchmarks:");
+  for (const BenchRow& row : kBenches) Print(stderr, " {}", row.name);
+  Print(stderr, "\n");
   return ToInt(ExitCode::kUsage);
 }
 

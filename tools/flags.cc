@@ -1,13 +1,17 @@
 #include "tools/flags.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include <fmt/core.h>
 #include <gflags/gflags.h>
 
 #include "common/exit_code.h"
 #include "tools/nearest_name.h"
+#include "tools/print.h"
 
 namespace capstan {
 namespace {
@@ -137,7 +141,7 @@ class Parser {
 
 int Fail(std::string_view program, const absl::Status& status) {
   const std::string message(status.message());
-  fmt::print(stderr, "{}: {}\n", program, message);
+  Print(stderr, "{}: {}\n", program, message);
   return ToInt(ExitCode::kUsage);
 }
 
@@ -145,7 +149,7 @@ int ParseAndRun(std::string_view program, const Command& command, std::span<cons
   const absl::StatusOr<CommandLine> line = ParseCommandLine(command, args);
   if (!line.ok()) return Fail(program, line.status());
   if (line->help) {
-    fmt::print("{}", HelpText(program, command));
+    Print("{}", HelpText(program, command));
     return ToInt(ExitCode::kDone);
   }
   return command.run(*line);
@@ -192,24 +196,33 @@ bool FlagGiven(const char* name) {
   return gflags::GetCommandLineFlagInfo(name, &info) && !info.is_default;
 }
 
+// A standard stream that was closed must not become the number of the first socket or file.
+static void OpenStandardStreams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) std::abort();  // no /dev/null: no system to run on
+  }
+}
+
 int RunCommand(const Command& command, int argc, char** argv) {
+  OpenStandardStreams();
   const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
   return ParseAndRun(command.name, command, args);
 }
 
 int RunCommands(std::string_view program, std::string_view version, std::span<const Command> commands,
                 int argc, char** argv) {
+  OpenStandardStreams();
   const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
   if (args.empty()) {
-    fmt::print(stderr, "{}", HelpText(program, commands));
+    Print(stderr, "{}", HelpText(program, commands));
     return ToInt(ExitCode::kUsage);
   }
   if (args[0] == "--version") {
-    fmt::print("{} {}\n", program, version);
+    Print("{} {}\n", program, version);
     return ToInt(ExitCode::kDone);
   }
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
-    fmt::print("{}", HelpText(program, commands));
+    Print("{}", HelpText(program, commands));
     return ToInt(ExitCode::kDone);
   }
   std::vector<std::string> names;

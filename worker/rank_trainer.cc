@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "proto/control.pb.h"
 
 namespace capstan {
@@ -155,13 +157,13 @@ absl::StatusOr<ShardRequests> RankTrainer::Compute(PushInfo info, const ShardRep
     info.loss_sum += sums.loss;
     info.bad_rows += micro_[m].bad_rows;
   }
-  if (!std::isfinite(info.loss_sum) || info.examples == 0) {
-    // A batch that blew up, or has no good row, adds nothing: only its name and its bad rows are told.
-    info.examples = 0;
-    info.weight_sum = 0;
-    info.loss_sum = 0;
-    return step_plan_.EmptyPush(info);
+  if (!std::isfinite(info.loss_sum)) {
+    return Internal(fmt::format("the loss of batch {} of split {} in epoch {} is not finite: training diverges; lower "
+                                "optimizer.learning_rate, or look for extreme values in the data", info.index, info.split,
+                                info.epoch));
   }
+  // A batch without a good row adds nothing: only its name and its bad rows are told.
+  if (info.examples == 0) return step_plan_.EmptyPush(info);
   for (size_t t = 0; t < widths_.size(); ++t) {
     for (size_t row = 0; row < touched_[t].size(); ++row) {
       if (touched_[t][row] != 0) continue;

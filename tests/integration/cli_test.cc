@@ -94,6 +94,36 @@ TEST_F(CliTest, AJobThatCannotRunExitsTwoAndNamesTheKey) {
   EXPECT_THAT(run.err, HasSubstr("5 workers for 4 ranks"));
 }
 
+TEST_F(CliTest, TrainingThatDivergesFailsByName) {
+  const std::string rows = WriteRows("rows.csv", 301);
+  const std::string job = WriteJob("wild", rows);
+  const Finished run = Capstan({"train", job, "--epochs=30", "--set", "optimizer.name=sgd", "--set",
+                                "optimizer.learning_rate=1000000", "--output=" + NewOutput()});
+  EXPECT_EQ(run.code, 1) << run.err;
+  EXPECT_THAT(run.err, AllOf(HasSubstr("is not finite"), HasSubstr("optimizer.learning_rate")));
+}
+
+TEST_F(CliTest, AStreamThatIsClosedOrFullDoesNotAbortARun) {
+  const std::string job = WriteJob("quiet", WriteRows("rows.csv", 101));
+  const std::string capstan = CAPSTAN_BIN_DIR "/capstan";
+  for (const char* streams : {">/dev/full 2>/dev/full", ">&- 2>&-"}) {
+    EXPECT_EQ(std::system(fmt::format("{} train {} --output={} {}", capstan, job, NewOutput(), streams).c_str()), 0)
+        << streams;
+  }
+}
+
+TEST_F(CliTest, AResultReplacesNeitherItsInputNorADevice) {
+  const std::string rows = WriteRows("rows.csv", 101);
+  const std::string output = NewOutput();
+  ASSERT_EQ(Capstan({"train", WriteJob("kept", rows), "--output=" + output}).code, 0);
+  Finished run = Capstan({"predict", "--model=" + output, "--data=" + rows, "--out=" + rows});
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("is the input"));
+  run = Capstan({"gen", "--rows=10", "--out=/dev/full"});
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("not an ordinary file"));
+}
+
 TEST_F(CliTest, ABadDataFileExitsThreeAndNamesThePlace) {
   WriteText(Path("bad.csv"), "label,size,age,colour,town\n1,0.5,40,c1,t1\n0,much,40,c1,t1\n");
   const std::string job = WriteJob("job", Path("bad.csv"));

@@ -10,13 +10,15 @@
 #include "storage/model_store.h"
 #include "tools/eval/evaluate.h"
 #include "tools/eval/predict.h"
+#include "tools/output_path.h"
+#include "tools/print.h"
 
 namespace capstan {
 namespace {
 
 int Complain(std::string_view command, const absl::Status& status, ExitCode code) {
   const std::string message(status.message());
-  fmt::print(stderr, "capstan {}: {}\n", command, message);
+  Print(stderr, "capstan {}: {}\n", command, message);
   return ToInt(code);
 }
 
@@ -57,14 +59,19 @@ int RunEval(const EvalCommandOptions& options) {
   if (const absl::Status status = CheckOptions(options); !status.ok()) {
     return Complain("eval", status, ExitCode::kUsage);
   }
+  if (const absl::Status status = CheckOutputPath(options.out, options.data); !options.out.empty() && !status.ok()) {
+    return Complain("eval", status, ExitCode::kUsage);
+  }
   const auto model = LoadModel(options.model);
   if (!model.ok()) return Complain("eval", model.status(), ExitCode::kCheckpoint);
   FileSystem& fs = PosixFileSystem();
   const auto report = Evaluate(fs, **model, options.data, ScoringOptions(options));
   if (!report.ok()) return Complain("eval", report.status(), ScoringCode(report.status()));
   const std::string json = EvalJson(*report) + "\n";
-  fmt::print("{}", json);
-  fmt::print(stderr, "{}\n", EvalLine(*report));
+  if (!Print("{}", json) || std::fflush(stdout) != 0) {
+    return Complain("eval", Unavailable("stdout cannot be written"), ExitCode::kModelError);
+  }
+  Print(stderr, "{}\n", EvalLine(*report));
   if (options.out.empty()) return ToInt(ExitCode::kDone);
   const absl::Status written = WriteFileAtomically(fs, options.out, json);
   return written.ok() ? ToInt(ExitCode::kDone) : Complain("eval", written, ExitCode::kModelError);
@@ -74,12 +81,15 @@ int RunPredict(const EvalCommandOptions& options) {
   if (const absl::Status status = CheckOptions(options); !status.ok()) {
     return Complain("predict", status, ExitCode::kUsage);
   }
+  const std::string out = options.out.empty() ? "-" : options.out;
+  if (const absl::Status status = CheckOutputPath(out, options.data); out != "-" && !status.ok()) {
+    return Complain("predict", status, ExitCode::kUsage);
+  }
   const auto model = LoadModel(options.model);
   if (!model.ok()) return Complain("predict", model.status(), ExitCode::kCheckpoint);
-  const std::string out = options.out.empty() ? "-" : options.out;
   const auto report = Predict(PosixFileSystem(), **model, options.data, ScoringOptions(options), out);
   if (!report.ok()) return Complain("predict", report.status(), ScoringCode(report.status()));
-  fmt::print(
+  Print(
       stderr, "{} rows{}{}\n", report->rows,
       report->bad_rows > 0 ? fmt::format(", {} of them bad and without a score", report->bad_rows) : "",
       out == "-" ? "" : fmt::format(" scored into '{}'", out));

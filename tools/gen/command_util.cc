@@ -1,4 +1,5 @@
 #include "tools/gen/command_util.h"
+#include "tools/print.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -14,7 +15,7 @@ unsigned ThreadsOrAll(unsigned threads) {
 
 int ReportFailure(std::string_view command, const absl::Status& status, ExitCode code) {
   const absl::string_view message = status.message();
-  fmt::print(stderr, "capstan {}: {}\n", command, std::string_view(message.data(), message.size()));
+  Print(stderr, "capstan {}: {}\n", command, std::string_view(message.data(), message.size()));
   return ToInt(code);
 }
 

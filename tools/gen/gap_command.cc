@@ -10,6 +10,7 @@
 #include "data/generator_blocks.h"
 #include "tools/gen/command_util.h"
 #include "tools/gen/predictions.h"
+#include "tools/print.h"
 
 namespace capstan {
 
@@ -17,19 +18,19 @@ namespace {
 
 void PrintGap(const GapOptions& options, const GapResult& result) {
   const GapReport& gap = result.gap;
-  fmt::print("{}: {} predictions for rows of seed {} from row {}, judged by the true click probabilities\n",
+  Print("{}: {} predictions for rows of seed {} from row {}, judged by the true click probabilities\n",
              options.predictions, result.rows, options.seed, options.start);
-  fmt::print("             {:>10}  {:>10}  {:>10}\n", "expected", "best", "gap");
+  Print("             {:>10}  {:>10}  {:>10}\n", "expected", "best", "gap");
   if (gap.auc && gap.best_auc) {
-    fmt::print("  AUC        {:>10.5f}  {:>10.5f}  {:>10.5f}\n", *gap.auc, *gap.best_auc,
+    Print("  AUC        {:>10.5f}  {:>10.5f}  {:>10.5f}\n", *gap.auc, *gap.best_auc,
                *gap.best_auc - *gap.auc);
   } else {
-    fmt::print("  AUC        not defined: there is no pair of rows\n");
+    Print("  AUC        not defined: there is no pair of rows\n");
   }
-  fmt::print("  log loss   {:>10.5f}  {:>10.5f}  {:>10.5f}  (nats)\n", gap.logloss, gap.best_logloss,
+  Print("  log loss   {:>10.5f}  {:>10.5f}  {:>10.5f}  (nats)\n", gap.logloss, gap.best_logloss,
              gap.logloss_gap);
   if (gap.auc && *gap.auc < 0.5) {
-    fmt::print(
+    Print(
         "these scores rank worse than chance: are --seed and --start those of the rows that were scored?\n");
   }
 }

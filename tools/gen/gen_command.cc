@@ -17,6 +17,8 @@
 #include "data/generator_blocks.h"
 #include "models/bayes.h"
 #include "tools/gen/command_util.h"
+#include "tools/output_path.h"
+#include "tools/print.h"
 
 namespace capstan {
 
@@ -100,7 +102,7 @@ class ProgressLine {
     if (done < rows_ && now - shown_ < std::chrono::milliseconds(250)) return;
     shown_ = now;
     const std::chrono::duration<double> seconds = now - begin_;
-    fmt::print(stderr, "\r{:3.0f} % of {} rows, {:.0f} rows/s {}",
+    Print(stderr, "\r{:3.0f} % of {} rows, {:.0f} rows/s {}",
                100.0 * static_cast<double>(done) / static_cast<double>(rows_), rows_,
                static_cast<double>(done) / std::max(seconds.count(), 1e-9), done < rows_ ? "" : "\n");
   }
@@ -136,7 +138,7 @@ std::string NextSteps(const GenOptions& options) {
 
 void PrintReport(const GenOptions& options, const GenReport& report) {
   const auto rows = static_cast<double>(report.rows);
-  fmt::print(
+  Print(
       "wrote {}: rows {} to {} of seed {}, {:.1f} MB in {:.1f} s ({:.0f} rows/s)\n"
       "  click rate              {:.5f}\n"
       "  best possible AUC       {}"
@@ -179,6 +181,9 @@ absl::StatusOr<GenReport> GenerateFile(FileSystem& fs, const GenOptions& options
 
 int RunGen(const GenOptions& options) {
   if (const absl::Status status = CheckGenOptions(options); !status.ok()) {
+    return ReportFailure("gen", status, ExitCode::kUsage);
+  }
+  if (const absl::Status status = CheckOutputPath(options.out, {}); !status.ok()) {
     return ReportFailure("gen", status, ExitCode::kUsage);
   }
   GenOptions with_progress = options;

@@ -1,4 +1,5 @@
 #include "tools/launcher/progress.h"
+#include "tools/print.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -102,10 +103,10 @@ std::string ProgressView::Show(const ProgressSample& sample) {
   last_ = sample;
   std::string json = ProgressJson(sample, rates);
   if (terminal_) {
-    fmt::print(out_, "\r{}\x1b[K", ProgressLine(sample, rates, Width()));
+    Print(out_, "\r{}\x1b[K", ProgressLine(sample, rates, Width()));
     line_open_ = true;
   } else {
-    fmt::print(out_, "{}\n", json);
+    Print(out_, "{}\n", json);
   }
   std::fflush(out_);
   return json;

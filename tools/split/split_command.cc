@@ -16,6 +16,7 @@
 #include "data/input_file.h"
 #include "data/records.h"
 #include "proto/job.pb.h"
+#include "tools/print.h"
 
 namespace capstan {
 namespace {
@@ -136,14 +137,14 @@ absl::StatusOr<SplitReport> SplitFile(FileSystem& fs, const SplitOptions& option
 
 int RunSplit(const SplitOptions& options) {
   const auto complain = [](const absl::Status& status, ExitCode code) {
-    fmt::print(stderr, "capstan split: {}\n", std::string(status.message()));
+    Print(stderr, "capstan split: {}\n", std::string(status.message()));
     return ToInt(code);
   };
   if (const absl::Status status = CheckSplitOptions(options); !status.ok())
     return complain(status, ExitCode::kUsage);
   const absl::StatusOr<SplitReport> report = SplitFile(PosixFileSystem(), options);
   if (!report.ok()) return complain(report.status(), ExitCode::kData);
-  fmt::print(stderr, "{} rows to train on in '{}', {} to test on in '{}'\n", report->train_rows,
+  Print(stderr, "{} rows to train on in '{}', {} to test on in '{}'\n", report->train_rows,
              options.out_train, report->test_rows, options.out_test);
   return ToInt(ExitCode::kDone);
 }

@@ -20,6 +20,7 @@
 #include "tools/train/signals.h"
 #include "transport/inproc_transport.h"
 #include "worker/worker_node.h"
+#include "tools/print.h"
 
 namespace capstan {
 namespace {
@@ -51,7 +52,7 @@ class ProcessLog {
   void Write(const std::string& line) {
     std::lock_guard lock(mutex_);
     if (file_ == nullptr) return LogLine(line);  // better on the terminal than nowhere
-    fmt::print(file_, "{}\n", TimedLine(line));
+    Print(file_, "{}\n", TimedLine(line));
     std::fflush(file_);
   }
 

@@ -15,6 +15,7 @@
 #include "kernels/cpu_isa.h"
 #include "transport/endpoint.h"
 #include "transport/zmq_transport.h"
+#include "tools/print.h"
 
 namespace capstan {
 
@@ -30,10 +31,10 @@ std::string TimedLine(const std::string& line) {
   return fmt::format("{:%F %T} {}", fmt::localtime(now), line);
 }
 
-void LogLine(const std::string& line) { fmt::print(stderr, "{}\n", TimedLine(line)); }
+void LogLine(const std::string& line) { Print(stderr, "{}\n", TimedLine(line)); }
 
 int UsageError(const absl::Status& status) {
-  fmt::print(stderr, "{}\n", std::string(status.message()));
+  Print(stderr, "{}\n", std::string(status.message()));
   return ToInt(ExitCode::kUsage);
 }
 

@@ -18,12 +18,13 @@
 #include "tools/train/programs.h"
 #include "tools/train/scheduler_side.h"
 #include "tools/train/train_job.h"
+#include "tools/print.h"
 
 namespace capstan {
 namespace {
 
 int Complain(ExitCode code, const absl::Status& status) {
-  fmt::print(stderr, "{}\n", std::string(status.message()));
+  Print(stderr, "{}\n", std::string(status.message()));
   return ToInt(code);
 }
 
@@ -40,7 +41,7 @@ int RunTrain(const TrainOptions& options) {
   JobConfig config;
   std::vector<std::string> notes;
   const absl::Status made = MakeTrainJob(fs, options, ProcessSurroundings(KnownOptimizers()), &config, &notes);
-  for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
+  for (const std::string& note : notes) Print(stderr, "{}\n", note);
   if (!made.ok()) return Complain(ExitCode::kUsage, made);
   EffectiveJob job;
   const absl::Status planned = PlanJob(fs, config, &job);
@@ -50,7 +51,7 @@ int RunTrain(const TrainOptions& options) {
   const absl::Status written = folder->WriteJob(PrintJob(job.config()));
   if (!written.ok()) return Complain(ExitCode::kUsage, written);
 
-  fmt::print(stderr, "{}: {} rows in {} splits, {} epoch{}, {} ranks, {}; output in {}\n", config.name(),
+  Print(stderr, "{}: {} rows in {} splits, {} epoch{}, {} ranks, {}; output in {}\n", config.name(),
              job.plan().rows(), job.plan().split_size(), config.epochs(), config.epochs() == 1 ? "" : "s",
              config.ranks(), config.consistency(), folder->path());
   ProgressView view(stdout);
@@ -58,7 +59,7 @@ int RunTrain(const TrainOptions& options) {
                                ? RunProcesses(job, *folder, FolderOfThisProgram(), view)
                                : RunLocally(job, *folder, view);
   view.EndLine();
-  fmt::print(stderr, "{}", SummaryOf(result, folder->path()));
+  Print(stderr, "{}", SummaryOf(result, folder->path()));
   return result.exit_code;
 }
 
