@@ -51,6 +51,8 @@ constexpr KindName kKindNames[] = {
     {MessageKind::kBye, "BYE"},
     {MessageKind::kProgress, "PROGRESS"},
     {MessageKind::kFailed, "FAILED"},
+    {MessageKind::kCutState, "CUT_STATE"},
+    {MessageKind::kCutAbort, "CUT_ABORT"},
 };
 
 constexpr size_t kHashedHeaderBytes = offsetof(FrameHeader, header_xxh3);

@@ -61,6 +61,8 @@ enum class MessageKind : uint16_t {
   kBye = 83,
   kProgress = 84,  // home shard → scheduler
   kFailed = 85,    // node → scheduler: it cannot go on
+  kCutState = 86,  // shard → scheduler: how far a CUT is
+  kCutAbort = 87,  // scheduler → shard: give it up
 };
 
 std::string_view ToString(MessageKind kind);

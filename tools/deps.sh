@@ -12,11 +12,14 @@ packages=(
   libzmq3-dev cppzmq-dev libsodium-dev
   # Control messages and job files, result files
   protobuf-compiler libprotobuf-dev nlohmann-json3-dev
+  # Checkpoints: table files, and exports of them
+  librocksdb-dev libminizip-dev
   # Matrix products
   libdnnl-dev
   # Status, text, flags, logs, checksums, .gz
   libabsl-dev libfmt-dev libgflags-dev libgoogle-glog-dev libxxhash-dev zlib1g-dev
-  # Tests
+  # Tests; numpy reads the exports back
+  python3-numpy
   libgtest-dev libgmock-dev
 )
 fuzz_packages=(clang-14 libclang-rt-14-dev)
