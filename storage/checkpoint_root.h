@@ -29,6 +29,7 @@ struct CheckpointEntry {
   bool full = true;
   uint64_t bytes = 0;
   std::optional<double> metric;
+  std::string model_sha256;  // hex; empty where it was not asked for
 };
 
 // What a shard reported; the scheduler checks it against the folder before it commits.

@@ -22,6 +22,10 @@ void RunNodeLoop(Transport& transport, NodeOutbox& outbox, const Clock& clock, c
     if (handlers.on_wake) handlers.on_wake(now);
     const bool flushed = outbox.Flush();
     Time deadline = flushed ? next_tick : std::min(next_tick, now + kFullPause);
+    if (handlers.on_idle) {
+      const Duration pause = handlers.on_idle();
+      if (pause < kNodeTick) deadline = std::min(deadline, clock.Now() + pause);
+    }
     for (int frames = 0; frames < kFramesPerRound; ++frames) {
       std::optional<Incoming> incoming = transport.Poll(deadline);
       if (!incoming.has_value()) break;
