@@ -45,6 +45,10 @@ class ShardTables {
   absl::Status Save(FileSystem& fs, const std::string& path, std::vector<PartitionSum>* sums, uint64_t* bytes,
                     std::string* file_sha256) const;
 
+  // The tables know from now on which rows change, and can be swept (snapshot_sweep.h). Before the first update.
+  void Track(bool increments);
+  std::vector<Table*> tables();  // by wire id
+
   const Table& table(TableId id) const { return *tables_[id]; }
   uint64_t rows() const;
   uint64_t bytes() const;
