@@ -55,6 +55,10 @@ class RowStore {
   // Visits all rows in an order that means nothing. No change to the store during the visit.
   void ForEach(const std::function<void(Key key, RowRef row)>& visit) const;
 
+  // Adds the rows whose KeyHash is in [first, last] (both included), in an order that means nothing. Cost: the index
+  // segments that the range touches, about 0.1 ms each however short the range.
+  void AppendRowsOfHashes(uint64_t first, uint64_t last, std::vector<KeyedRow>* rows) const;
+
   // The keys of partitions [first, last) of `partitions`, sorted by (partition, key). Memory: 8 bytes per
   // key.
   std::vector<Key> SortedKeys(PartitionId first, PartitionId last, uint32_t partitions) const;

@@ -232,7 +232,7 @@ void ShardCore::SendCutState(PeerId to, const FrameHeader& request) {
 
 Duration ShardCore::Work() {
   if (state_ == nullptr) return Duration::max();
-  const bool more = cut_.Work();
+  const bool more = cut_.Work(*state_);
   if (cut_.TakeNews() && scheduler_ != kNoPeer) SendCutState(scheduler_, FrameHeader());
   if (more) return Duration::zero();
   return cut_.busy() ? kSinkPause : Duration::max();

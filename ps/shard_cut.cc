@@ -71,7 +71,10 @@ void ShardCut::Check(ShardState& state) {
 
 void ShardCut::Take(ShardState& state) {
   if (sweep_ == nullptr) sweep_ = std::make_unique<SnapshotSweep>(state.mutable_tables().tables());
-  if (busy()) return Fail("the rows of the checkpoint before are still being freed");
+  if (busy()) {  // the rows of one that was given up are still being gone through
+    if (!order_->now()) Become(Stage::kTooLate);
+    return;
+  }
   full_ = order_->parent() == 0 || order_->parent() != sweep_->base();
   ShardRecord record;
   state.Store(&record);
@@ -96,9 +99,10 @@ void ShardCut::Fail(const std::string& error) {
   Become(Stage::kFailed);
 }
 
-bool ShardCut::Work() {
+bool ShardCut::Work(ShardState& state) {
   if (sweep_ == nullptr) return false;
   const bool moved = sweep_->Step();
+  if (stage_ == Stage::kWaiting && order_->now() && !busy()) Take(state);
   std::optional<SnapshotResult> result = sweep_->TakeResult();
   if (!result.has_value() || stage_ != Stage::kWriting || result->id != order_->id()) return moved;
   if (!result->status.ok()) {

@@ -31,7 +31,7 @@ class ShardCut {
   // After every operation that changed the state's version or epoch: the moment may have come.
   void OnVersion(ShardState& state);
   // One slice of what there is to do. True: there is more that can be done right now.
-  bool Work();
+  bool Work(ShardState& state);
 
   // What to tell the scheduler about its newest order; no id: there was none.
   CutState Report() const;

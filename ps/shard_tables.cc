@@ -217,6 +217,16 @@ absl::Status ShardTables::Import(const Restore& order, const RowSource& source, 
   return absl::OkStatus();
 }
 
+void ShardTables::Track(bool increments) {
+  for (const std::unique_ptr<Table>& table : tables_) table->Track(map_.partitions(), increments);
+}
+
+std::vector<Table*> ShardTables::tables() {
+  std::vector<Table*> tables;
+  for (const std::unique_ptr<Table>& table : tables_) tables.push_back(table.get());
+  return tables;
+}
+
 uint64_t ShardTables::rows() const {
   uint64_t sum = 0;
   for (const std::unique_ptr<Table>& table : tables_) sum += table->store().rows();

@@ -48,6 +48,10 @@ class ShardTables {
   // Takes what the order names and this shard owns from a checkpoint. alive (may be empty) is called now and then.
   absl::Status Import(const Restore& order, const RowSource& source, const std::function<void()>& alive);
 
+  // The tables know from now on which rows change, and can be swept (snapshot_sweep.h). Before the first update.
+  void Track(bool increments);
+  std::vector<Table*> tables();  // by wire id
+
   const Table& table(TableId id) const { return *tables_[id]; }
   uint64_t rows() const;
   uint64_t bytes() const;

@@ -40,6 +40,12 @@ uint32_t LeaseTable::closed_epochs() const {
   return origin_.first_epoch + static_cast<uint32_t>(open - epoch_ends_.begin());
 }
 
+bool LeaseTable::AtEpochStart() const {
+  const uint32_t closed = closed_epochs() - origin_.first_epoch;
+  const LeaseId first = closed == 0 ? std::max<LeaseId>(1, origin_.first_lease) : epoch_ends_[closed - 1];
+  return closed_above_.empty() && closed_below_ == first;
+}
+
 void LeaseTable::Store(LeaseRecord* record) const {
   record->set_first_epoch(origin_.first_epoch);
   record->set_first_lease(std::max<LeaseId>(1, origin_.first_lease));

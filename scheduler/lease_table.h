@@ -47,6 +47,7 @@ class LeaseTable {
   uint64_t changes() const { return changes_; }  // grows with every lease that closes
   size_t open() const { return open_.size(); }
   uint32_t closed_epochs() const;        // all leases of the epochs below it are closed
+  bool AtEpochStart() const;             // and no lease of them or later ones is
   void Store(LeaseRecord* record) const;
 
  private:

@@ -157,6 +157,18 @@ LeaseTable::Origin ClosedLeases(std::span<const ShardRecord* const> records, con
   return origin;
 }
 
+uint32_t EpochsTouched(std::span<const ShardRecord* const> records, const BatchPlan& plan, const EffectiveJob& job) {
+  LeaseId bound = 0;
+  ViewsOf(records, &bound);
+  LeaseId next = std::max<LeaseId>(1, job.first_lease());
+  uint32_t epoch = job.first_epoch();
+  for (; epoch < job.config().epochs() && next < bound; ++epoch) {
+    const std::vector<Lease> leases = plan.Leases(epoch, std::max(1u, job.config().lease_batches()), next);
+    if (!leases.empty()) next = leases.back().id + 1;
+  }
+  return epoch;
+}
+
 absl::StatusOr<SchedulerOptions::From> PlanResume(const std::string& folder, const CheckpointManifest& manifest,
                                                   std::span<const ShardRecord* const> records,
                                                   const EffectiveJob& job) {

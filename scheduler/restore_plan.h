@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 #include "scheduler/scheduler_core.h"
@@ -34,5 +35,8 @@ std::vector<JobId> LineageOf(const CheckpointManifest& manifest);
 // it. `plan`, `batches_per_lease` and the origin's first_epoch and first_lease are those that the checkpoint's job had.
 LeaseTable::Origin ClosedLeases(std::span<const ShardRecord* const> records, const BatchPlan& plan, uint32_t epochs,
                                 uint32_t batches_per_lease, uint32_t first_epoch, LeaseId first_lease);
+
+// How many epochs have a batch that any partition applied, the job's first_epoch and all before it included.
+uint32_t EpochsTouched(std::span<const ShardRecord* const> records, const BatchPlan& plan, const EffectiveJob& job);
 
 }  // namespace capstan

@@ -54,6 +54,8 @@ struct ContentDigest {
   uint64_t high = 0;
   // value: as stored.
   void AddRow(TableId table, Key key, const void* value, size_t bytes);
+  // The same; record: the key and behind it the value.
+  void AddRecord(TableId table, const void* record, size_t bytes);
   void Add(const ContentDigest& other) { low += other.low; high += other.high; }
   bool operator==(const ContentDigest&) const = default;
 };

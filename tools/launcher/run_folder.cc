@@ -76,6 +76,8 @@ std::string ResultJson(const RunResult& result) {
       result.seconds > 0 ? static_cast<double>(result.examples) / result.seconds : 0.0;
   json["model_sha256"] = nullptr;
   if (!result.model_sha256.empty()) json["model_sha256"] = result.model_sha256;
+  json["checkpoint"] = nullptr;
+  if (!result.checkpoint.empty()) json["checkpoint"] = result.checkpoint;
   json["eval"] = nullptr;
   if (result.eval) {
     nlohmann::ordered_json eval;

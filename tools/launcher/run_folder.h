@@ -35,6 +35,7 @@ struct RunResult {
   uint64_t steps = 0;
   double seconds = 0;
   std::string model_sha256;
+  std::string checkpoint;  // folder of the newest checkpoint of this run; empty: none
   std::optional<RunEval> eval;
 };
 std::string ResultJson(const RunResult& result);

@@ -1,0 +1,110 @@
+// Which rows of a table changed since the last cut, and what the rows of a cut were before training went on. One
+// thread: a cut is a moment between two updates, and the sweep that hands its rows over runs in slices between later
+// ones. Two marks in each row's counters say where it stands:
+//
+//   list  0: not changed since the last cut; 1, 2: its key is in that list. The lists take turns: one gathers the
+//         changes since the newest cut (the current one), the other is what an increment consists of.
+//   seen  turns over with every full cut: a row that still has the old value is as it was at the cut, and the sweep
+//         has not met it yet.
+//
+// A row about to change that the sweep still needs is copied first. Costs: 8 bytes per key in a list, and per
+// partition that has changes about 100 bytes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/partition_map.h"
+#include "common/types.h"
+#include "ps/memory_block.h"
+#include "ps/row_copies.h"
+#include "ps/row_layout.h"
+
+namespace capstan {
+
+class ChangeTracker {
+ public:
+  // increments false: no lists are kept, every cut is a full one.
+  ChangeTracker(const RowLayout& layout, uint32_t partitions, bool increments);
+
+  // ---- from the table ----
+  // The rows of keys [n] are about to change. A comparison per row where there is nothing to do.
+  void BeforeUpdate(const Key* keys, const RowRef* rows, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+      const RowCounters& counters = *rows[i].counters(layout_);
+      const uint32_t marks = uint32_t{counters.list} | uint32_t{counters.seen} << 2;
+      if ((marks & mask_) != wanted_) Touch(keys[i], rows[i]);
+    }
+  }
+  void AfterCreate(Key key, RowRef row) {
+    row.counters(layout_)->seen = parity_;
+    ++rows_[PartitionOf(key, partitions())];
+  }
+  void BeforeErase(Key key, RowRef row);
+
+  // ---- from the sweep ----
+  uint32_t partitions() const { return static_cast<uint32_t>(rows_.size()); }
+  bool increments() const { return increments_; }
+  // A cut happens now. No sweep is under way; an increment needs that the last cut was handed over in full. The
+  // budget must outlive the sweep.
+  void Cut(bool full, CopyBudget* budget);
+  // The sweep has visited everything that the cut had. keep_lists: an increment can build on it.
+  void EndSweep(bool keep_lists);
+  // No increment will build on the last cut: nothing needs to be listed until the next one.
+  void StopListing();
+
+  // True: the row is as it was at the cut. It then counts as handed over.
+  bool TakeRow(RowRef row) {
+    RowCounters* const counters = row.counters(layout_);
+    if (sweep_ == Sweep::kFull) {
+      if (counters->seen == parity_) return false;
+      counters->seen = parity_;
+      if (counters->list == cut_list_) counters->list = 0;
+      return true;
+    }
+    if (counters->list != cut_list_) return false;
+    counters->list = 0;
+    return true;
+  }
+  const std::vector<uint64_t>& rows() const { return rows_; }               // by partition, now
+  const std::vector<uint64_t>& rows_at_cut() const { return rows_at_cut_; }
+  // What changed in the partition between the cut before and this one, and is forgotten. A key may be there twice.
+  std::vector<Key> TakeTouched(PartitionId partition);
+  std::vector<Key> TakeErased(PartitionId partition);
+  bool HasChanges(PartitionId partition) const;  // of this cut
+  // Copies of the partition's rows; nullptr where it has none.
+  RowCopies::Chain* copies(PartitionId partition) {
+    return changes_[partition] == nullptr ? nullptr : &changes_[partition]->copies;
+  }
+  RowCopies& copy_store() { return copies_; }
+
+ private:
+  enum class Sweep : uint8_t { kNone, kFull, kIncrement };
+  struct Changes {  // of one partition
+    std::vector<Key> touched[2];
+    std::vector<Key> erased[2];
+    RowCopies::Chain copies = nullptr;
+  };
+
+  void Touch(Key key, RowRef row);
+  Changes& ChangesOf(PartitionId partition);
+  void SetMask();
+
+  const RowLayout layout_;
+  const bool increments_;
+  uint32_t mask_ = 0;  // of the marks that must be `wanted_`, else a row needs Touch
+  uint32_t wanted_ = 0;
+  uint32_t parity_ = 0;
+  uint32_t current_list_ = 1;
+  uint32_t cut_list_ = 0;  // 0: no sweep, or no lists
+  bool listing_ = false;
+  Sweep sweep_ = Sweep::kNone;
+  CopyBudget* budget_ = nullptr;
+  std::vector<uint64_t> rows_;
+  std::vector<uint64_t> rows_at_cut_;
+  std::vector<std::unique_ptr<Changes>> changes_;
+  RowCopies copies_;
+};
+
+}  // namespace capstan

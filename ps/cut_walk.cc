@@ -1,0 +1,178 @@
+#include "ps/cut_walk.h"
+
+#include <algorithm>
+#include <bit>
+#include <span>
+#include <utility>
+
+#include "common/partition_map.h"
+#include "ps/change_tracker.h"
+#include "ps/table.h"
+
+namespace capstan {
+namespace {
+
+// An index segment (64 Ki slots) takes 0.1 ms to scan whatever part of it is asked for: several partitions a scan, but
+// not so many that sorting them takes a whole slice.
+constexpr uint64_t kScanRows = 16 << 10;
+constexpr uint32_t kScanPartitions = 4096;
+constexpr size_t kScanCost = 768;                  // in rows handed over
+constexpr uint32_t kSkipsPerCall = 16 << 10;       // partitions without rows
+constexpr size_t kSkipsPerRow = 16;
+constexpr size_t kSweepAhead = 12;                 // records on their way into the cache
+constexpr size_t kFindBatch = 64;
+
+}  // namespace
+
+CutWalk::CutWalk(Table* table, bool full)
+    : table_(table),
+      full_(full),
+      partitions_(table->tracker()->partitions()),
+      shift_(64 - std::countr_zero(partitions_)) {}
+
+CutWalk::Next CutWalk::NextPartition() { return full_ ? NextOfAll() : NextOfChanges(); }
+
+CutWalk::Next CutWalk::NextOfAll() {
+  ChangeTracker& tracker = *table_->tracker();
+  const std::vector<uint64_t>& rows = tracker.rows_at_cut();
+  for (uint32_t skipped = 0; next_ < partitions_; ++next_) {
+    tracker.TakeTouched(next_);  // a full cut has these changes in it
+    tracker.TakeErased(next_);
+    if (rows[next_] > 0) break;
+    if (++skipped % kSkipsPerRow == 0) ++extra_cost_;
+    if (skipped == kSkipsPerCall) {
+      ++next_;
+      return Next::kLater;
+    }
+  }
+  if (next_ == partitions_) return Next::kEnd;
+  partition_ = next_++;
+  if (partition_ >= run_end_) ScanRun(partition_);
+  at_ = starts_[partition_ - run_first_];
+  end_ = starts_[partition_ - run_first_ + 1];
+  return Next::kPartition;
+}
+
+CutWalk::Next CutWalk::NextOfChanges() {
+  ChangeTracker& tracker = *table_->tracker();
+  for (uint32_t skipped = 0; next_ < partitions_ && !tracker.HasChanges(next_); ++next_) {
+    if (++skipped % kSkipsPerRow == 0) ++extra_cost_;
+    if (skipped == kSkipsPerCall) {
+      ++next_;
+      return Next::kLater;
+    }
+  }
+  if (next_ == partitions_) return Next::kEnd;
+  partition_ = next_++;
+  keys_ = tracker.TakeTouched(partition_);
+  at_ = 0;
+  return Next::kPartition;
+}
+
+void CutWalk::ScanRun(PartitionId first) {
+  const std::vector<uint64_t>& counts = table_->tracker()->rows_at_cut();
+  uint64_t sum = counts[first];
+  run_first_ = first;
+  run_end_ = first + 1;
+  const uint64_t first_hash = shift_ == 64 ? 0 : uint64_t{first} << shift_;
+  if (sum > kScanRows) {
+    const int piece_bits = std::min(static_cast<int>(std::bit_width((sum - 1) / kScanRows)), shift_);
+    pieces_left_ = uint64_t{1} << piece_bits;
+    piece_hashes_ = shift_ == 64 ? (~uint64_t{0} >> piece_bits) + 1 : uint64_t{1} << (shift_ - piece_bits);
+    next_hash_ = first_hash;
+    rows_.clear();
+    starts_.assign(2, 0);
+    return;
+  }
+  while (run_end_ < partitions_ && run_end_ - first < kScanPartitions && sum + counts[run_end_] <= kScanRows) {
+    sum += counts[run_end_++];
+  }
+  scanned_.clear();
+  const uint64_t after = shift_ == 64 ? 0 : uint64_t{run_end_} << shift_;  // 0: beyond the largest hash
+  table_->store().AppendRowsOfHashes(first_hash, after - 1, &scanned_);
+  extra_cost_ += kScanCost;
+
+  starts_.assign(run_end_ - first + 1, 0);
+  for (const KeyedRow& row : scanned_) ++starts_[PartitionOf(row.key, partitions_) - first];
+  size_t start = 0;
+  for (size_t& entry : starts_) start += std::exchange(entry, start);
+  rows_.resize(scanned_.size());
+  for (const KeyedRow& row : scanned_) rows_[starts_[PartitionOf(row.key, partitions_) - first]++] = row;
+  // Each start has moved on to the next one's.
+  std::copy_backward(starts_.begin(), starts_.end() - 1, starts_.end());
+  starts_[0] = 0;
+}
+
+bool CutWalk::Fill() {
+  if (pieces_left_ == 0) return false;
+  --pieces_left_;
+  rows_.clear();
+  table_->store().AppendRowsOfHashes(next_hash_, next_hash_ + (piece_hashes_ - 1), &rows_);
+  next_hash_ += piece_hashes_;
+  at_ = 0;
+  end_ = rows_.size();
+  extra_cost_ += kScanCost;
+  return true;
+}
+
+bool CutWalk::Rows(size_t n, const Emit& emit) { return Advance(n, &emit); }
+bool CutWalk::Skip(size_t n) { return Advance(n, nullptr); }
+
+bool CutWalk::Advance(size_t n, const Emit* emit) {
+  if (full_ ? AdvanceRows(n, emit) : AdvanceChanges(n, emit)) return true;
+  return AdvanceCopies(n, emit);
+}
+
+// True: there may be more. The copies follow in a later call.
+bool CutWalk::AdvanceRows(size_t n, const Emit* emit) {
+  if (at_ == end_ && !Fill()) return false;
+  ChangeTracker& tracker = *table_->tracker();
+  const size_t bytes = table_->layout().bytes();
+  const size_t stop = at_ + std::min(n, end_ - at_);
+  for (size_t i = at_; i < std::min(at_ + kSweepAhead, stop); ++i) PrefetchRecord(rows_[i].row.record(), bytes);
+  for (; at_ < stop; ++at_) {
+    if (at_ + kSweepAhead < rows_.size()) PrefetchRecord(rows_[at_ + kSweepAhead].row.record(), bytes);
+    const KeyedRow& row = rows_[at_];
+    if (tracker.TakeRow(row.row) && emit != nullptr) (*emit)(row.key, row.row.record());
+  }
+  return true;
+}
+
+bool CutWalk::AdvanceChanges(size_t n, const Emit* emit) {
+  if (at_ == keys_.size()) return false;
+  ChangeTracker& tracker = *table_->tracker();
+  RowRef rows[kFindBatch];
+  for (const size_t stop = at_ + std::min(n, keys_.size() - at_); at_ < stop;) {
+    const std::span<const Key> batch = std::span(keys_).subspan(at_, std::min(kFindBatch, stop - at_));
+    table_->store().Find(batch, rows);
+    for (size_t i = 0; i < batch.size(); ++i) {
+      if (!rows[i].found() || !tracker.TakeRow(rows[i])) continue;
+      if (emit != nullptr) (*emit)(batch[i], rows[i].record());
+    }
+    at_ += batch.size();
+  }
+  return true;
+}
+
+bool CutWalk::AdvanceCopies(size_t n, const Emit* emit) {
+  ChangeTracker& tracker = *table_->tracker();
+  RowCopies::Chain* const chain = tracker.copies(partition_);
+  if (chain == nullptr) return false;
+  if (emit == nullptr) *chain = nullptr;
+  for (; n > 0 && *chain != nullptr; --n) {
+    (*emit)(RowCopies::KeyOf(*chain), RowCopies::RecordOf(*chain));
+    tracker.copy_store().Pop(chain);
+  }
+  return *chain != nullptr;
+}
+
+std::vector<Key> CutWalk::TakeErased() {
+  std::vector<Key> erased = table_->tracker()->TakeErased(partition_);
+  std::sort(erased.begin(), erased.end());
+  erased.erase(std::unique(erased.begin(), erased.end()), erased.end());
+  return erased;
+}
+
+size_t CutWalk::TakeExtraCost() { return std::exchange(extra_cost_, 0); }
+
+}  // namespace capstan
