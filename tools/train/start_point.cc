@@ -48,10 +48,11 @@ bool IsSync(const JobConfig& config) {
 
 struct ResumeSource::Impl {
   FileSystem* fs = nullptr;
-  std::unique_ptr<CheckpointRecords> records;
+  std::string folder;
+  CheckpointRecords records;
   std::vector<const ShardRecord*> shards;
 
-  const CheckpointManifest& manifest() const { return records->manifest(); }
+  const CheckpointManifest& manifest() const { return records.manifest; }
   const EffectiveJob& job() const { return manifest().job(); }
   LeaseTable Leases() const {
     const JobConfig& config = job().config();
@@ -71,14 +72,13 @@ absl::StatusOr<std::unique_ptr<ResumeSource>> ResumeSource::Open(FileSystem& fs,
   CAPSTAN_ASSIGN_OR_RETURN(const std::string folder, Find(fs, path, notes));
   std::unique_ptr<ResumeSource> source(new ResumeSource);
   source->impl_->fs = &fs;
+  source->impl_->folder = folder;
   CAPSTAN_ASSIGN_OR_RETURN(source->impl_->records, CheckpointRecords::Load(fs, folder));
-  for (size_t i = 0; i < source->impl_->records->shards(); ++i) {
-    source->impl_->shards.push_back(&source->impl_->records->shard(i));
-  }
+  for (const ShardRecord& shard : source->impl_->records.shards) source->impl_->shards.push_back(&shard);
   return source;
 }
 
-const std::string& ResumeSource::folder() const { return impl_->records->folder(); }
+const std::string& ResumeSource::folder() const { return impl_->folder; }
 const EffectiveJob& ResumeSource::job() const { return impl_->job(); }
 uint64_t ResumeSource::examples() const { return impl_->manifest().examples(); }
 
@@ -158,10 +158,10 @@ absl::StatusOr<StartPoint> WarmStart(FileSystem& fs, const std::string& path, co
                                      const EffectiveJob& job, std::vector<std::string>* notes) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::regex pattern, PatternOf("tables", tables));
   CAPSTAN_ASSIGN_OR_RETURN(const std::string folder, Find(fs, path, notes));
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointRecords> records, CheckpointRecords::Load(fs, folder));
+  CAPSTAN_ASSIGN_OR_RETURN(const CheckpointRecords records, CheckpointRecords::Load(fs, folder));
   StartPoint start;
   start.tables = tables;
-  CAPSTAN_ASSIGN_OR_RETURN(start.from, PlanWarmStart(folder, records->manifest(), job, [&](const std::string& table) {
+  CAPSTAN_ASSIGN_OR_RETURN(start.from, PlanWarmStart(folder, records.manifest, job, [&](const std::string& table) {
                              return std::regex_match(table, pattern);
                            }));
   return start;

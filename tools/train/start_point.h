@@ -11,7 +11,6 @@
 
 namespace capstan {
 
-class CheckpointRecords;
 class EffectiveJob;
 class JobConfig;
 
