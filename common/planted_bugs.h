@@ -39,7 +39,6 @@ enum class Bug {
   kLedgerNotStored,         // the applied sets are not in the checkpoint
   kLeasesFromAfterTheCut,   // a lease counts as closed because one shard had it closed
   kClockLostOnRestore,      // the optimizer's clock starts at 0 again
-  kKeptPushesInTheCut,      // rows of a cut change while it is being copied
   kEpochLostOnRestore,      // the epoch begins again
 };
 
