@@ -25,6 +25,9 @@ DEFINE_uint32(shards, 1, "Shards per server. Default: as the job file says.");
 DEFINE_string(output, "", "Output folder, seen by all servers under this path. Default: runs/<job>-<time>.");
 DEFINE_string(effective_job, "", "Planned job (binary), written by `capstan train`; instead of --job.");
 
+DEFINE_uint64(checkpoint_steps, 0, "A checkpoint every so many steps; 0: not by steps. Default: as the job file says.");
+DEFINE_uint64(checkpoint_examples, 0, "A checkpoint every so many examples; 0: not by examples. Default: as the job file says.");
+DEFINE_uint64(checkpoint_seconds, 0, "A checkpoint every so many seconds; 0: not by time. Default: as the job file says.");
 DEFINE_string(resume, "",
               "Checkpoint (or a run, or its checkpoints folder) of the same job to go on from. Alone: of --output.");
 DEFINE_string(warm_start, "", "Checkpoint whose weights the job begins with.");
@@ -48,6 +51,9 @@ TrainOptions OptionsFromFlags(const CommandLine& line) {
   if (FlagGiven("servers")) options.servers = FLAGS_servers;
   if (FlagGiven("workers")) options.workers = FLAGS_workers;
   if (FlagGiven("shards")) options.shards = FLAGS_shards;
+  if (FlagGiven("checkpoint_steps")) options.checkpoint_steps = FLAGS_checkpoint_steps;
+  if (FlagGiven("checkpoint_examples")) options.checkpoint_examples = FLAGS_checkpoint_examples;
+  if (FlagGiven("checkpoint_seconds")) options.checkpoint_seconds = FLAGS_checkpoint_seconds;
   return options;
 }
 
@@ -127,8 +133,8 @@ int main(int argc, char** argv) {
       .summary = "plans a job, brings its servers and workers together, and ends it",
       .usage = "  capstan-scheduler --job=job.textproto --bind=10.0.0.1:17100 --servers=2 --workers=4 --output=/shared/run1\n"
                "Exit codes: README.md.",
-      .flags = {"job", "bind", "address_file", "servers", "workers", "shards", "output", "effective_job", "resume",
-                "warm_start", "tables", "freeze"},
+      .flags = {"job", "bind", "address_file", "servers", "workers", "shards", "output", "effective_job",
+                "checkpoint_steps", "checkpoint_examples", "checkpoint_seconds", "resume", "warm_start", "tables", "freeze"},
       .bare_flags = {"resume"},
       .takes_sets = true,
       .run = capstan::RunScheduler};

@@ -34,6 +34,15 @@ DEFINE_uint64(
 DEFINE_string(consistency, "",
               "sync, ssp:K (at most K steps apart) or async. Default: as the job file says.");
 DEFINE_string(output, "", "Output folder; one in use is refused. Default: runs/<job>-<time>.");
+DEFINE_uint64(checkpoint_steps, 0, "A checkpoint every so many steps; 0: not by steps. Default: as the job file says.");
+DEFINE_uint64(checkpoint_examples, 0, "A checkpoint every so many examples; 0: not by examples. Default: as the job file says.");
+DEFINE_uint64(checkpoint_seconds, 0, "A checkpoint every so many seconds; 0: not by time. Default: as the job file says.");
+DEFINE_string(resume, "",
+              "Goes on from a checkpoint: of --output (without a value), or of the run, checkpoints folder or checkpoint "
+              "given here.");
+DEFINE_string(warm_start, "", "Run or checkpoint whose weights a new job begins with.");
+DEFINE_string(tables, "", "Tables that --warm_start takes: a regular expression over whole names. Default: all.");
+DEFINE_string(freeze, "", "Tables that do not change: a regular expression over whole names.");
 // eval, predict
 DEFINE_string(model, "", "Folder of a saved model, or of a run.");
 DEFINE_string(
@@ -84,6 +93,13 @@ int Train(const CommandLine& line) {
   options.consistency = FLAGS_consistency;
   options.sets = line.sets;
   options.output = FLAGS_output;
+  options.checkpoint_steps = IfGiven<uint64_t>("checkpoint_steps", FLAGS_checkpoint_steps);
+  options.checkpoint_examples = IfGiven<uint64_t>("checkpoint_examples", FLAGS_checkpoint_examples);
+  options.checkpoint_seconds = IfGiven<uint64_t>("checkpoint_seconds", FLAGS_checkpoint_seconds);
+  options.resume = FLAGS_resume;
+  options.warm_start = FLAGS_warm_start;
+  options.tables = FLAGS_tables;
+  options.freeze = FLAGS_freeze;
   return RunTrain(options);
 }
 
@@ -135,9 +151,13 @@ std::vector<Command> Commands() {
                  .usage =
                      "  capstan train examples/a9a_lr.textproto\n"
                      "  capstan train JOB --servers=2 --workers=2 --set optimizer.learning_rate=0.01\n"
-                     "  capstan train --data=my.csv --label=bought      (the schema is guessed)",
+                     "  capstan train --data=my.csv --label=bought      (the schema is guessed)\n"
+                     "  capstan train --output=runs/adult --resume      (goes on where its newest checkpoint is)\n"
+                     "SIGUSR1 takes a checkpoint; SIGTERM takes one and ends the run (exit status 203).",
                  .flags = {"data", "eval_data", "label", "epochs", "servers", "workers", "shards", "seed",
-                           "consistency", "output"},
+                           "consistency", "output", "checkpoint_steps", "checkpoint_examples", "checkpoint_seconds",
+                           "resume", "warm_start", "tables", "freeze"},
+                 .bare_flags = {"resume"},
                  .takes_sets = true,
                  .max_positional = 1,
                  .run = Train};
