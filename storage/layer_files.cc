@@ -37,7 +37,7 @@ absl::StatusOr<StoredKey> FirstKey(rocksdb::SstFileReader& reader, const std::st
   if (!iterator->status().ok()) return FromRocksDb(kReadingFile, path, iterator->status());
   if (!iterator->Valid()) return Damaged(path, "it holds no record");
   absl::StatusOr<StoredKey> key = DecodeStoredKey(View(iterator->key()));
-  if (!key.ok()) return Damaged(path, key.status().message());
+  if (!key.ok()) return Damaged(path, std::string(key.status().message()));
   return key;
 }
 
@@ -79,6 +79,7 @@ absl::Status LayerFiles::OpenAll(std::vector<File>* files) const {
                  fmt::format("the files of its layer hold {} records, the shard's record says {}", entries, wanted));
 }
 
+LayerCursor::LayerCursor(const LayerFiles& layer, For use) : layer_(layer), use_(use) {}
 LayerCursor::~LayerCursor() = default;
 LayerCursor::LayerCursor(LayerCursor&&) noexcept = default;
 
@@ -124,7 +125,7 @@ absl::Status LayerCursor::Arrive() {
   }
   valid_ = true;
   const absl::StatusOr<StoredKey> key = DecodeStoredKey(View(iterator_->key()));
-  if (!key.ok()) return Damaged(path(), key.status().message());
+  if (!key.ok()) return Damaged(path(), std::string(key.status().message()));
   if (ordered_ && *key <= key_) return Damaged(path(), "its keys are not in order");
   key_ = *key;
   ordered_ = true;

@@ -57,7 +57,7 @@ inline RowPlace PlaceOf(const PartitionRows& rows) { return {rows.table(), rows.
 class LayerCursor {
  public:
   enum class For { kScan, kPoint };
-  explicit LayerCursor(const LayerFiles& layer, For use = For::kScan) : layer_(layer), use_(use) {}
+  explicit LayerCursor(const LayerFiles& layer, For use = For::kScan);
   ~LayerCursor();
   LayerCursor(LayerCursor&&) noexcept;
 

@@ -32,8 +32,8 @@ struct LayerWriter::Impl {
   absl::Status CloseFile();
   void EnterPartition(const StoredKey& key);
   void LeavePartition();
-  std::string NameOf(int file) const { return fmt::format("{}-{:04}.sst", CheckpointFolderName(options.checkpoint), file); }
-  std::string PathOf(int file) const { return options.folder + "/" + NameOf(file); }
+  std::string NameOf(int n) const { return fmt::format("{}-{:04}.sst", CheckpointFolderName(options.checkpoint), n); }
+  std::string PathOf(int n) const { return options.folder + "/" + NameOf(n); }
 };
 
 namespace {
@@ -51,7 +51,8 @@ absl::Status LayerWriter::Impl::OpenFile() {
   file = std::make_unique<rocksdb::SstFileWriter>(rocksdb::EnvOptions(table_options), table_options, nullptr,
                                                   /*invalidate_page_cache=*/false);
   if (const rocksdb::Status status = file->Open(path); !status.ok()) return FromRocksDb("creating", path, status);
-  layer.add_file()->set_name(options.name_prefix + NameOf(layer.file_size()));
+  const std::string name = options.name_prefix + NameOf(layer.file_size());
+  layer.add_file()->set_name(name);
   return absl::OkStatus();
 }
 
