@@ -47,6 +47,7 @@ CutWalk::Next CutWalk::NextOfAll() {
   }
   if (next_ == partitions_) return Next::kEnd;
   partition_ = next_++;
+  done_ = false;
   if (partition_ >= run_end_) ScanRun(partition_);
   at_ = starts_[partition_ - run_first_];
   end_ = starts_[partition_ - run_first_ + 1];
@@ -64,6 +65,7 @@ CutWalk::Next CutWalk::NextOfChanges() {
   }
   if (next_ == partitions_) return Next::kEnd;
   partition_ = next_++;
+  done_ = false;
   keys_ = tracker.TakeTouched(partition_);
   at_ = 0;
   return Next::kPartition;
@@ -115,34 +117,33 @@ bool CutWalk::Fill() {
   return true;
 }
 
-bool CutWalk::Rows(size_t n, const Emit& emit) { return Advance(n, &emit); }
-bool CutWalk::Skip(size_t n) { return Advance(n, nullptr); }
-
-bool CutWalk::Advance(size_t n, const Emit* emit) {
-  if (full_ ? AdvanceRows(n, emit) : AdvanceChanges(n, emit)) return true;
-  return AdvanceCopies(n, emit);
+size_t CutWalk::Advance(size_t n, const Emit* emit) {
+  const size_t candidates = full_ ? end_ : keys_.size();
+  if (at_ == candidates) {
+    if (full_ && Fill()) return 0;
+    return AdvanceCopies(n, emit);
+  }
+  n = std::min(n, candidates - at_);
+  full_ ? AdvanceRows(n, emit) : AdvanceChanges(n, emit);
+  return n;
 }
 
-// True: there may be more. The copies follow in a later call.
-bool CutWalk::AdvanceRows(size_t n, const Emit* emit) {
-  if (at_ == end_ && !Fill()) return false;
+void CutWalk::AdvanceRows(size_t n, const Emit* emit) {
   ChangeTracker& tracker = *table_->tracker();
   const size_t bytes = table_->layout().bytes();
-  const size_t stop = at_ + std::min(n, end_ - at_);
+  const size_t stop = at_ + n;
   for (size_t i = at_; i < std::min(at_ + kSweepAhead, stop); ++i) PrefetchRecord(rows_[i].row.record(), bytes);
   for (; at_ < stop; ++at_) {
     if (at_ + kSweepAhead < rows_.size()) PrefetchRecord(rows_[at_ + kSweepAhead].row.record(), bytes);
     const KeyedRow& row = rows_[at_];
     if (tracker.TakeRow(row.row) && emit != nullptr) (*emit)(row.key, row.row.record());
   }
-  return true;
 }
 
-bool CutWalk::AdvanceChanges(size_t n, const Emit* emit) {
-  if (at_ == keys_.size()) return false;
+void CutWalk::AdvanceChanges(size_t n, const Emit* emit) {
   ChangeTracker& tracker = *table_->tracker();
   RowRef rows[kFindBatch];
-  for (const size_t stop = at_ + std::min(n, keys_.size() - at_); at_ < stop;) {
+  for (const size_t stop = at_ + n; at_ < stop;) {
     const std::span<const Key> batch = std::span(keys_).subspan(at_, std::min(kFindBatch, stop - at_));
     table_->store().Find(batch, rows);
     for (size_t i = 0; i < batch.size(); ++i) {
@@ -151,19 +152,20 @@ bool CutWalk::AdvanceChanges(size_t n, const Emit* emit) {
     }
     at_ += batch.size();
   }
-  return true;
 }
 
-bool CutWalk::AdvanceCopies(size_t n, const Emit* emit) {
+// No more of them come: all rows of the partition have been looked at.
+size_t CutWalk::AdvanceCopies(size_t n, const Emit* emit) {
   ChangeTracker& tracker = *table_->tracker();
   RowCopies::Chain* const chain = tracker.copies(partition_);
-  if (chain == nullptr) return false;
-  if (emit == nullptr) *chain = nullptr;
-  for (; n > 0 && *chain != nullptr; --n) {
+  size_t copies = 0;
+  if (chain != nullptr && emit == nullptr) *chain = nullptr;
+  for (; chain != nullptr && *chain != nullptr && copies < n; ++copies) {
     (*emit)(RowCopies::KeyOf(*chain), RowCopies::RecordOf(*chain));
     tracker.copy_store().Pop(chain);
   }
-  return *chain != nullptr;
+  done_ = chain == nullptr || *chain == nullptr;
+  return copies;
 }
 
 std::vector<Key> CutWalk::TakeErased() {
