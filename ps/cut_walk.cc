@@ -19,6 +19,9 @@ constexpr uint32_t kScanPartitions = 4096;
 constexpr size_t kScanCost = 768;                  // in rows handed over
 constexpr uint32_t kSkipsPerCall = 16 << 10;       // partitions without rows
 constexpr size_t kSkipsPerRow = 16;
+constexpr size_t kFreeCost = 64;
+constexpr size_t kSortKeys = 1024;
+constexpr size_t kSortsPerRow = 4;
 constexpr size_t kSweepAhead = 12;                 // records on their way into the cache
 constexpr size_t kFindBatch = 64;
 
@@ -33,12 +36,9 @@ CutWalk::CutWalk(Table* table, bool full)
 CutWalk::Next CutWalk::NextPartition() { return full_ ? NextOfAll() : NextOfChanges(); }
 
 CutWalk::Next CutWalk::NextOfAll() {
-  ChangeTracker& tracker = *table_->tracker();
-  const std::vector<uint64_t>& rows = tracker.rows_at_cut();
-  for (uint32_t skipped = 0; next_ < partitions_; ++next_) {
-    tracker.TakeTouched(next_);  // a full cut has these changes in it
-    tracker.TakeErased(next_);
-    if (rows[next_] > 0) break;
+  if (FreeSome()) return Next::kLater;
+  const std::vector<uint64_t>& rows = table_->tracker()->rows_at_cut();
+  for (uint32_t skipped = 0; next_ < partitions_ && rows[next_] == 0; ++next_) {
     if (++skipped % kSkipsPerRow == 0) ++extra_cost_;
     if (skipped == kSkipsPerCall) {
       ++next_;
@@ -54,9 +54,36 @@ CutWalk::Next CutWalk::NextOfAll() {
   return Next::kPartition;
 }
 
-CutWalk::Next CutWalk::NextOfChanges() {
+// A full cut has the changes in it that were listed.
+bool CutWalk::FreeSome() {
   ChangeTracker& tracker = *table_->tracker();
-  for (uint32_t skipped = 0; next_ < partitions_ && !tracker.HasChanges(next_); ++next_) {
+  if (!tracker.increments() || (tracker.touched().empty() && tracker.erased().empty())) return false;
+  tracker.touched().FreeSome();
+  tracker.erased().FreeSome();
+  extra_cost_ += kFreeCost;
+  return true;
+}
+
+// False: both lists are sorted.
+bool CutWalk::SortSome() {
+  ChangeTracker& tracker = *table_->tracker();
+  const bool erased = tracker.touched().empty();
+  KeyList& list = erased ? tracker.erased() : tracker.touched();
+  if (list.empty()) return false;
+  std::optional<PartitionedKeys>& sorted = erased ? erased_ : touched_;
+  if (!sorted.has_value()) sorted.emplace(partitions_);
+  for (const Key key : list.TakeSome(kSortKeys)) sorted->Add(key);
+  extra_cost_ += kSortKeys / kSortsPerRow;
+  return true;
+}
+
+CutWalk::Next CutWalk::NextOfChanges() {
+  if (SortSome()) return Next::kLater;
+  if (!touched_.has_value() && !erased_.has_value()) return Next::kEnd;
+  const auto has = [this](PartitionId p) {
+    return (touched_.has_value() && touched_->Has(p)) || (erased_.has_value() && erased_->Has(p));
+  };
+  for (uint32_t skipped = 0; next_ < partitions_ && !has(next_); ++next_) {
     if (++skipped % kSkipsPerRow == 0) ++extra_cost_;
     if (skipped == kSkipsPerCall) {
       ++next_;
@@ -66,7 +93,8 @@ CutWalk::Next CutWalk::NextOfChanges() {
   if (next_ == partitions_) return Next::kEnd;
   partition_ = next_++;
   done_ = false;
-  keys_ = tracker.TakeTouched(partition_);
+  keys_.clear();
+  if (touched_.has_value()) keys_ = touched_->Of(partition_);
   at_ = 0;
   return Next::kPartition;
 }
@@ -159,17 +187,18 @@ size_t CutWalk::AdvanceCopies(size_t n, const Emit* emit) {
   ChangeTracker& tracker = *table_->tracker();
   RowCopies::Chain* const chain = tracker.copies(partition_);
   size_t copies = 0;
-  if (chain != nullptr && emit == nullptr) *chain = nullptr;
-  for (; chain != nullptr && *chain != nullptr && copies < n; ++copies) {
+  if (emit == nullptr) *chain = nullptr;
+  for (; *chain != nullptr && copies < n; ++copies) {
     (*emit)(RowCopies::KeyOf(*chain), RowCopies::RecordOf(*chain));
     tracker.copy_store().Pop(chain);
   }
-  done_ = chain == nullptr || *chain == nullptr;
+  done_ = *chain == nullptr;
   return copies;
 }
 
 std::vector<Key> CutWalk::TakeErased() {
-  std::vector<Key> erased = table_->tracker()->TakeErased(partition_);
+  std::vector<Key> erased;
+  if (erased_.has_value()) erased = erased_->Of(partition_);
   std::sort(erased.begin(), erased.end());
   erased.erase(std::unique(erased.begin(), erased.end()), erased.end());
   return erased;

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "common/types.h"
+#include "ps/key_list.h"
 #include "ps/row_store.h"
 
 namespace capstan {
@@ -42,6 +44,8 @@ class CutWalk {
  private:
   Next NextOfAll();
   Next NextOfChanges();
+  bool SortSome();
+  bool FreeSome();
   bool Fill();  // the next piece of a large partition
   void ScanRun(PartitionId first);
   size_t Advance(size_t n, const Emit* emit);
@@ -71,7 +75,10 @@ class CutWalk {
   size_t at_ = 0;
   size_t end_ = 0;
 
-  std::vector<Key> keys_;  // increment: the partition's list
+  // Increment: the lists by partition.
+  std::optional<PartitionedKeys> touched_;
+  std::optional<PartitionedKeys> erased_;
+  std::vector<Key> keys_;  // touched ones of the partition
 };
 
 }  // namespace capstan
