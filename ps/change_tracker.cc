@@ -1,22 +1,21 @@
 #include "ps/change_tracker.h"
 
-#include <utility>
-
 namespace capstan {
 
 ChangeTracker::ChangeTracker(const RowLayout& layout, uint32_t partitions, bool increments)
-    : layout_(layout), increments_(increments), rows_(partitions), changes_(partitions), copies_(layout.bytes()) {}
+    : layout_(layout), increments_(increments), rows_(partitions), copies_(layout.bytes()) {}
 
 void ChangeTracker::Touch(Key key, RowRef row) {
   RowCounters* const counters = row.counters(layout_);
-  Changes& changes = ChangesOf(PartitionOf(key, partitions()));
   const bool needed = sweep_ == Sweep::kFull        ? counters->seen != parity_
                       : sweep_ == Sweep::kIncrement ? counters->list == cut_list_
                                                     : false;
-  if (needed && budget_->failure.ok()) copies_.Add(&changes.copies, key, row.record(), budget_);
+  if (needed && budget_->failure.ok()) {
+    copies_.Add(copies(PartitionOf(key, partitions())), key, row.record(), budget_);
+  }
   if (sweep_ == Sweep::kFull) counters->seen = parity_;
   if (listing_ && counters->list != current_list_) {
-    changes.touched[current_list_ - 1].push_back(key);
+    touched_[current_list_ - 1].Add(key);
     counters->list = current_list_;
   }
 }
@@ -25,9 +24,8 @@ void ChangeTracker::BeforeErase(Key key, RowRef row) {
   Touch(key, row);
   // A sweep may hold a pointer to the record until it is used again: the marks tell it to pass by.
   row.counters(layout_)->list = 0;
-  const PartitionId partition = PartitionOf(key, partitions());
-  if (listing_) ChangesOf(partition).erased[current_list_ - 1].push_back(key);
-  --rows_[partition];
+  if (listing_) erased_[current_list_ - 1].Add(key);
+  --rows_[PartitionOf(key, partitions())];
 }
 
 void ChangeTracker::Cut(bool full, CopyBudget* budget) {
@@ -40,6 +38,7 @@ void ChangeTracker::Cut(bool full, CopyBudget* budget) {
     listing_ = true;
   }
   rows_at_cut_ = rows_;
+  if (chains_.size() == 0) chains_ = MemoryBlock(partitions() * sizeof(RowCopies::Chain));
   SetMask();
 }
 
@@ -61,28 +60,6 @@ void ChangeTracker::SetMask() {
   const uint32_t seen = sweep_ == Sweep::kFull ? 4 : 0;
   mask_ = list | seen;
   wanted_ = (current_list_ | parity_ << 2) & mask_;
-}
-
-ChangeTracker::Changes& ChangeTracker::ChangesOf(PartitionId partition) {
-  std::unique_ptr<Changes>& changes = changes_[partition];
-  if (changes == nullptr) changes = std::make_unique<Changes>();
-  return *changes;
-}
-
-std::vector<Key> ChangeTracker::TakeTouched(PartitionId partition) {
-  if (cut_list_ == 0 || changes_[partition] == nullptr) return {};
-  return std::exchange(changes_[partition]->touched[cut_list_ - 1], {});
-}
-
-std::vector<Key> ChangeTracker::TakeErased(PartitionId partition) {
-  if (cut_list_ == 0 || changes_[partition] == nullptr) return {};
-  return std::exchange(changes_[partition]->erased[cut_list_ - 1], {});
-}
-
-bool ChangeTracker::HasChanges(PartitionId partition) const {
-  if (cut_list_ == 0 || changes_[partition] == nullptr) return false;
-  const Changes& changes = *changes_[partition];
-  return !changes.touched[cut_list_ - 1].empty() || !changes.erased[cut_list_ - 1].empty();
 }
 
 }  // namespace capstan

@@ -7,16 +7,15 @@
 //   seen  turns over with every full cut: a row that still has the old value is as it was at the cut, and the sweep
 //         has not met it yet.
 //
-// A row about to change that the sweep still needs is copied first. Costs: 8 bytes per key in a list, and per
-// partition that has changes about 100 bytes.
+// A row about to change that the sweep still needs is copied first. Costs: 8 bytes per key in a list, 24 per partition.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "common/partition_map.h"
 #include "common/types.h"
+#include "ps/key_list.h"
 #include "ps/memory_block.h"
 #include "ps/row_copies.h"
 #include "ps/row_layout.h"
@@ -69,26 +68,17 @@ class ChangeTracker {
   }
   const std::vector<uint64_t>& rows() const { return rows_; }               // by partition, now
   const std::vector<uint64_t>& rows_at_cut() const { return rows_at_cut_; }
-  // What changed in the partition between the cut before and this one, and is forgotten. A key may be there twice.
-  std::vector<Key> TakeTouched(PartitionId partition);
-  std::vector<Key> TakeErased(PartitionId partition);
-  bool HasChanges(PartitionId partition) const;  // of this cut
-  // Copies of the partition's rows; nullptr where it has none.
-  RowCopies::Chain* copies(PartitionId partition) {
-    return changes_[partition] == nullptr ? nullptr : &changes_[partition]->copies;
-  }
+  // Of this cut: the keys touched, those erased since the cut before. A key may be there twice, and rows may be gone.
+  KeyList& touched() { return touched_[cut_list_ == 2]; }
+  KeyList& erased() { return erased_[cut_list_ == 2]; }
+  RowCopies::Chain* copies(PartitionId partition) { return chains() + partition; }
   RowCopies& copy_store() { return copies_; }
 
  private:
   enum class Sweep : uint8_t { kNone, kFull, kIncrement };
-  struct Changes {  // of one partition
-    std::vector<Key> touched[2];
-    std::vector<Key> erased[2];
-    RowCopies::Chain copies = nullptr;
-  };
 
   void Touch(Key key, RowRef row);
-  Changes& ChangesOf(PartitionId partition);
+  RowCopies::Chain* chains() const { return reinterpret_cast<RowCopies::Chain*>(chains_.data()); }
   void SetMask();
 
   const RowLayout layout_;
@@ -103,7 +93,9 @@ class ChangeTracker {
   CopyBudget* budget_ = nullptr;
   std::vector<uint64_t> rows_;
   std::vector<uint64_t> rows_at_cut_;
-  std::vector<std::unique_ptr<Changes>> changes_;
+  KeyList touched_[2];  // list 1, list 2
+  KeyList erased_[2];
+  MemoryBlock chains_;  // of copies, by partition
   RowCopies copies_;
 };
 

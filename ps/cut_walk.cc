@@ -19,6 +19,9 @@ constexpr uint32_t kScanPartitions = 4096;
 constexpr size_t kScanCost = 768;                  // in rows handed over
 constexpr uint32_t kSkipsPerCall = 16 << 10;       // partitions without rows
 constexpr size_t kSkipsPerRow = 16;
+constexpr size_t kFreeCost = 64;
+constexpr size_t kSortKeys = 1024;
+constexpr size_t kSortsPerRow = 4;
 constexpr size_t kSweepAhead = 12;                 // records on their way into the cache
 constexpr size_t kFindBatch = 64;
 
@@ -33,12 +36,9 @@ CutWalk::CutWalk(Table* table, bool full)
 CutWalk::Next CutWalk::NextPartition() { return full_ ? NextOfAll() : NextOfChanges(); }
 
 CutWalk::Next CutWalk::NextOfAll() {
-  ChangeTracker& tracker = *table_->tracker();
-  const std::vector<uint64_t>& rows = tracker.rows_at_cut();
-  for (uint32_t skipped = 0; next_ < partitions_; ++next_) {
-    tracker.TakeTouched(next_);  // a full cut has these changes in it
-    tracker.TakeErased(next_);
-    if (rows[next_] > 0) break;
+  if (FreeSome()) return Next::kLater;
+  const std::vector<uint64_t>& rows = table_->tracker()->rows_at_cut();
+  for (uint32_t skipped = 0; next_ < partitions_ && rows[next_] == 0; ++next_) {
     if (++skipped % kSkipsPerRow == 0) ++extra_cost_;
     if (skipped == kSkipsPerCall) {
       ++next_;
@@ -47,15 +47,43 @@ CutWalk::Next CutWalk::NextOfAll() {
   }
   if (next_ == partitions_) return Next::kEnd;
   partition_ = next_++;
+  done_ = false;
   if (partition_ >= run_end_) ScanRun(partition_);
   at_ = starts_[partition_ - run_first_];
   end_ = starts_[partition_ - run_first_ + 1];
   return Next::kPartition;
 }
 
-CutWalk::Next CutWalk::NextOfChanges() {
+// A full cut has the changes in it that were listed.
+bool CutWalk::FreeSome() {
   ChangeTracker& tracker = *table_->tracker();
-  for (uint32_t skipped = 0; next_ < partitions_ && !tracker.HasChanges(next_); ++next_) {
+  if (!tracker.increments() || (tracker.touched().empty() && tracker.erased().empty())) return false;
+  tracker.touched().FreeSome();
+  tracker.erased().FreeSome();
+  extra_cost_ += kFreeCost;
+  return true;
+}
+
+// False: both lists are sorted.
+bool CutWalk::SortSome() {
+  ChangeTracker& tracker = *table_->tracker();
+  const bool erased = tracker.touched().empty();
+  KeyList& list = erased ? tracker.erased() : tracker.touched();
+  if (list.empty()) return false;
+  std::optional<PartitionedKeys>& sorted = erased ? erased_ : touched_;
+  if (!sorted.has_value()) sorted.emplace(partitions_);
+  for (const Key key : list.TakeSome(kSortKeys)) sorted->Add(key);
+  extra_cost_ += kSortKeys / kSortsPerRow;
+  return true;
+}
+
+CutWalk::Next CutWalk::NextOfChanges() {
+  if (SortSome()) return Next::kLater;
+  if (!touched_.has_value() && !erased_.has_value()) return Next::kEnd;
+  const auto has = [this](PartitionId p) {
+    return (touched_.has_value() && touched_->Has(p)) || (erased_.has_value() && erased_->Has(p));
+  };
+  for (uint32_t skipped = 0; next_ < partitions_ && !has(next_); ++next_) {
     if (++skipped % kSkipsPerRow == 0) ++extra_cost_;
     if (skipped == kSkipsPerCall) {
       ++next_;
@@ -64,7 +92,9 @@ CutWalk::Next CutWalk::NextOfChanges() {
   }
   if (next_ == partitions_) return Next::kEnd;
   partition_ = next_++;
-  keys_ = tracker.TakeTouched(partition_);
+  done_ = false;
+  keys_.clear();
+  if (touched_.has_value()) keys_ = touched_->Of(partition_);
   at_ = 0;
   return Next::kPartition;
 }
@@ -115,34 +145,33 @@ bool CutWalk::Fill() {
   return true;
 }
 
-bool CutWalk::Rows(size_t n, const Emit& emit) { return Advance(n, &emit); }
-bool CutWalk::Skip(size_t n) { return Advance(n, nullptr); }
-
-bool CutWalk::Advance(size_t n, const Emit* emit) {
-  if (full_ ? AdvanceRows(n, emit) : AdvanceChanges(n, emit)) return true;
-  return AdvanceCopies(n, emit);
+size_t CutWalk::Advance(size_t n, const Emit* emit) {
+  const size_t candidates = full_ ? end_ : keys_.size();
+  if (at_ == candidates) {
+    if (full_ && Fill()) return 0;
+    return AdvanceCopies(n, emit);
+  }
+  n = std::min(n, candidates - at_);
+  full_ ? AdvanceRows(n, emit) : AdvanceChanges(n, emit);
+  return n;
 }
 
-// True: there may be more. The copies follow in a later call.
-bool CutWalk::AdvanceRows(size_t n, const Emit* emit) {
-  if (at_ == end_ && !Fill()) return false;
+void CutWalk::AdvanceRows(size_t n, const Emit* emit) {
   ChangeTracker& tracker = *table_->tracker();
   const size_t bytes = table_->layout().bytes();
-  const size_t stop = at_ + std::min(n, end_ - at_);
+  const size_t stop = at_ + n;
   for (size_t i = at_; i < std::min(at_ + kSweepAhead, stop); ++i) PrefetchRecord(rows_[i].row.record(), bytes);
   for (; at_ < stop; ++at_) {
     if (at_ + kSweepAhead < rows_.size()) PrefetchRecord(rows_[at_ + kSweepAhead].row.record(), bytes);
     const KeyedRow& row = rows_[at_];
     if (tracker.TakeRow(row.row) && emit != nullptr) (*emit)(row.key, row.row.record());
   }
-  return true;
 }
 
-bool CutWalk::AdvanceChanges(size_t n, const Emit* emit) {
-  if (at_ == keys_.size()) return false;
+void CutWalk::AdvanceChanges(size_t n, const Emit* emit) {
   ChangeTracker& tracker = *table_->tracker();
   RowRef rows[kFindBatch];
-  for (const size_t stop = at_ + std::min(n, keys_.size() - at_); at_ < stop;) {
+  for (const size_t stop = at_ + n; at_ < stop;) {
     const std::span<const Key> batch = std::span(keys_).subspan(at_, std::min(kFindBatch, stop - at_));
     table_->store().Find(batch, rows);
     for (size_t i = 0; i < batch.size(); ++i) {
@@ -151,23 +180,25 @@ bool CutWalk::AdvanceChanges(size_t n, const Emit* emit) {
     }
     at_ += batch.size();
   }
-  return true;
 }
 
-bool CutWalk::AdvanceCopies(size_t n, const Emit* emit) {
+// No more of them come: all rows of the partition have been looked at.
+size_t CutWalk::AdvanceCopies(size_t n, const Emit* emit) {
   ChangeTracker& tracker = *table_->tracker();
   RowCopies::Chain* const chain = tracker.copies(partition_);
-  if (chain == nullptr) return false;
+  size_t copies = 0;
   if (emit == nullptr) *chain = nullptr;
-  for (; n > 0 && *chain != nullptr; --n) {
+  for (; *chain != nullptr && copies < n; ++copies) {
     (*emit)(RowCopies::KeyOf(*chain), RowCopies::RecordOf(*chain));
     tracker.copy_store().Pop(chain);
   }
-  return *chain != nullptr;
+  done_ = *chain == nullptr;
+  return copies;
 }
 
 std::vector<Key> CutWalk::TakeErased() {
-  std::vector<Key> erased = table_->tracker()->TakeErased(partition_);
+  std::vector<Key> erased;
+  if (erased_.has_value()) erased = erased_->Of(partition_);
   std::sort(erased.begin(), erased.end());
   erased.erase(std::unique(erased.begin(), erased.end()), erased.end());
   return erased;

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "common/types.h"
+#include "ps/key_list.h"
 #include "ps/row_store.h"
 
 namespace capstan {
@@ -26,10 +28,12 @@ class CutWalk {
   Next NextPartition();
   PartitionId partition() const { return partition_; }
 
-  // Looks at up to n more rows of the partition and hands over those that are part of the cut. False: it has no more.
-  bool Rows(size_t n, const Emit& emit);
+  // Looks at up to n more rows of the partition and hands over those that are part of the cut. Returns how many it
+  // looked at; 0 does not mean that there are no more.
+  size_t Rows(size_t n, const Emit& emit) { return Advance(n, &emit); }
   // The same for a cut that is given up: marks rows as handed over, forgets copies (their memory may be gone already).
-  bool Skip(size_t n);
+  size_t Skip(size_t n) { return Advance(n, nullptr); }
+  bool PartitionDone() const { return done_; }
 
   // Keys erased before the cut and after the one before it: sorted, each once. For an increment, after Rows.
   std::vector<Key> TakeErased();
@@ -40,13 +44,14 @@ class CutWalk {
  private:
   Next NextOfAll();
   Next NextOfChanges();
-  bool Fill();  // more candidates of a large partition, or of a list
+  bool SortSome();
+  bool FreeSome();
+  bool Fill();  // the next piece of a large partition
   void ScanRun(PartitionId first);
-  void Scan(uint64_t first_hash, uint64_t last_hash);
-  bool Advance(size_t n, const Emit* emit);
-  bool AdvanceRows(size_t n, const Emit* emit);
-  bool AdvanceChanges(size_t n, const Emit* emit);
-  bool AdvanceCopies(size_t n, const Emit* emit);
+  size_t Advance(size_t n, const Emit* emit);
+  void AdvanceRows(size_t n, const Emit* emit);
+  void AdvanceChanges(size_t n, const Emit* emit);
+  size_t AdvanceCopies(size_t n, const Emit* emit);
 
   Table* table_;
   bool full_;
@@ -54,6 +59,7 @@ class CutWalk {
   int shift_;  // hash → partition; 64: there is one partition
   PartitionId next_ = 0;
   PartitionId partition_ = 0;
+  bool done_ = false;  // with the partition
   size_t extra_cost_ = 0;
 
   // Full: rows of a run of small partitions, or of a piece of a large one. Records stay valid: an erased one is marked
@@ -69,7 +75,10 @@ class CutWalk {
   size_t at_ = 0;
   size_t end_ = 0;
 
-  std::vector<Key> keys_;  // increment: the partition's list
+  // Increment: the lists by partition.
+  std::optional<PartitionedKeys> touched_;
+  std::optional<PartitionedKeys> erased_;
+  std::vector<Key> keys_;  // touched ones of the partition
 };
 
 }  // namespace capstan

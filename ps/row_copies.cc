@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kFirstCopyBlock = size_t{64} << 10;  // most tables are small
 constexpr size_t kCopyBlock = kHugePage;
+constexpr size_t kLine = 64;
 
 }  // namespace
 
@@ -53,9 +54,9 @@ std::vector<MemoryBlock> RowCopies::TakeBlocks() {
 }
 
 bool RowCopies::AddBlock(CopyBudget* budget) {
-  const size_t wanted = std::max(blocks_.empty() ? kFirstCopyBlock : kCopyBlock, place_bytes());
+  const size_t wanted = std::max(blocks_.empty() ? kFirstCopyBlock : kCopyBlock, place_bytes() + kLine);
   const uint64_t room = budget->limit - std::min(budget->used, budget->limit);
-  const size_t bytes = std::min<uint64_t>(wanted, room) / 64 * 64;  // blocks are made of cache lines
+  const size_t bytes = std::min<uint64_t>(wanted, room) / kLine * kLine;  // a block rounds up, we down
   if (bytes < place_bytes()) {
     budget->failure = ResourceExhausted(
         fmt::format("copies of rows that changed during the checkpoint fill the {} bytes allowed: raise "

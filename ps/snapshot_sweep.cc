@@ -127,15 +127,14 @@ size_t SnapshotSweep::AdvanceRows(size_t cost_left) {
   const bool dry = state_ == State::kDrying;
   const size_t row_cost = dry ? 1 : std::max<size_t>(stored_bytes() / kBytesPerCost, 1);
   size_t n = std::max<size_t>(cost_left / row_cost, 1);
-  bool more = false;
   if (dry) {
-    more = walk_->Skip(n);
+    n = walk_->Skip(n);
   } else {
     n = std::min(n, (buffer_limit_ - buffer_.size()) / stored_bytes());
-    more = walk_->Rows(n, emit_);
+    n = walk_->Rows(n, emit_);
     buffer_full_ = buffer_.size() == buffer_limit_;
   }
-  if (!more) EndPartition();
+  if (walk_->PartitionDone()) EndPartition();
   return n * row_cost + walk_->TakeExtraCost();
 }
 
@@ -237,8 +236,9 @@ bool SnapshotSweep::FinishStep() {
   if (result->status.ok() && !finish_sent_) {
     result->status = Internal(fmt::format("checkpoint {}: the writer says done before it had everything", id_));
   }
+  const bool lists = std::all_of(tables_.begin(), tables_.end(), [](Table* t) { return t->tracker()->increments(); });
   if (result->status.ok()) {
-    base_ = id_;
+    if (lists) base_ = id_;
   } else {
     for (Table* const table : tables_) table->tracker()->StopListing();
   }
