@@ -44,11 +44,13 @@ DEFINE_string(warm_start, "", "Run or checkpoint whose weights a new job begins 
 DEFINE_string(tables, "", "Tables that --warm_start takes: a regular expression over whole names. Default: all.");
 DEFINE_string(freeze, "", "Tables that do not change: a regular expression over whole names.");
 // eval, predict
-DEFINE_string(model, "", "Folder of a saved model, or of a run.");
+DEFINE_string(model, "", "A run, its checkpoints folder, or one checkpoint; the newest good one is used.");
 DEFINE_string(
     out, "",
     "File to write. eval: the figures as JSON, besides stdout; predict: the scores ('-' or nothing: "
     "stdout); gen: the rows.");
+DEFINE_bool(follow, false, "eval: measures every new checkpoint of a run until the run has ended.");
+DEFINE_uint32(follow_seconds, 3600, "Longest wait of --follow for a new checkpoint. Unit: s. Range: 1 to 86400.");
 DEFINE_uint32(threads, 0, "Threads. 0: one per processor. No result depends on it.");
 DEFINE_uint64(max_bad_rows, 0, "More bad rows than this end the command. Default: as the model was trained.");
 // split
@@ -110,6 +112,8 @@ EvalCommandOptions EvalOptionsFromFlags() {
   options.out = FLAGS_out;
   options.threads = FLAGS_threads;
   options.max_bad_rows = IfGiven<uint64_t>("max_bad_rows", FLAGS_max_bad_rows);
+  options.follow = FLAGS_follow;
+  options.follow_seconds = std::clamp<uint32_t>(FLAGS_follow_seconds, 1, 86400);
   return options;
 }
 
@@ -165,8 +169,9 @@ std::vector<Command> Commands() {
                  .summary = "measure a saved model on a file with labels",
                  .usage =
                      "  capstan eval --model=runs/adult-20300101-120000 --data=adult.test\n"
-                     "Prints one JSON object on stdout.",
-                 .flags = {"model", "data", "out", "threads", "max_bad_rows"},
+                     "  capstan eval --model=runs/adult --data=adult.test --follow   (while it trains)\n"
+                     "Prints one JSON object on stdout, with --follow one for each checkpoint.",
+                 .flags = {"model", "data", "out", "follow", "follow_seconds", "threads", "max_bad_rows"},
                  .run = [](const CommandLine&) { return RunEval(EvalOptionsFromFlags()); }};
   commands[2] = {.name = "predict",
                  .summary = "score the rows of a file with a saved model",

@@ -2,7 +2,7 @@
 #include <fmt/core.h>
 
 #include "proto/control.pb.h"
-#include "storage/model_store.h"
+#include "storage/saved_model.h"
 #include "tests/integration/integration_test.h"
 
 namespace capstan::testing {

@@ -10,7 +10,7 @@
 #include "data/dataset.h"
 #include "models/model.h"
 #include "proto/control.pb.h"
-#include "storage/model_store.h"
+#include "storage/saved_model.h"
 #include "tools/eval/evaluate.h"
 #include "tools/eval/model_scorer.h"
 #include "tools/eval/predict.h"

@@ -44,8 +44,13 @@ absl::StatusOr<EvalReport> Evaluate(FileSystem& fs, const SavedModel& model,
   return report;
 }
 
-std::string EvalJson(const EvalReport& report) {
+std::string EvalJson(const EvalReport& report, const CheckpointManifest* manifest) {
   nlohmann::ordered_json json;
+  if (manifest != nullptr) {
+    json["checkpoint"] = manifest->id();
+    json["step"] = manifest->version();
+    json["examples"] = manifest->examples();
+  }
   json["rows"] = report.metrics.rows;
   json["bad_rows"] = report.bad_rows;
   json["auc"] = FigureOrNull(report.metrics.auc);

@@ -10,7 +10,7 @@
 #include "common/version.h"
 #include "kernels/cpu_isa.h"
 #include "proto/control.pb.h"
-#include "storage/model_store.h"
+#include "storage/saved_model.h"
 #include "tools/eval/evaluate.h"
 #include "tools/train/run_recorder.h"
 
