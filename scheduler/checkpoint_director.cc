@@ -36,6 +36,7 @@ CheckpointDirector::~CheckpointDirector() = default;
 void CheckpointDirector::Start(const Now& at, Time now) {
   at_ = at;
   started_ = true;
+  if (at.examples == 0) losses_at_newest_ = Losses();  // else what came before is not known
   rate_since_ = seen_ = now;
   rate_version_ = at.version;
   next_by_time_ = now + std::chrono::seconds(config_->seconds());
@@ -119,6 +120,7 @@ void CheckpointDirector::OnState(size_t shard, const CutState& state, Time now) 
   part.written = true;
   part.full = state.full();
   part.version = state.cut_version();
+  if (state.has_progress()) losses_at_cut_ = {state.progress().loss_sum(), state.progress().weight_sum()};
   part.part.record_bytes = state.record_bytes();
   part.part.record_xxh3 = state.record_xxh3();
   last_advance_ = now;
@@ -136,6 +138,7 @@ void CheckpointDirector::CommitNow(Time now) {
   // A standing order names two moments; this is the one that came first.
   if (order_->has_step() && order_->has_epoch() && parts_[0].version != order_->step()) reason_ = "the end of an epoch";
   head.set_reason(reason_);
+  SetMetric(&head);
   std::vector<ShardPart> parts;
   for (const Part& part : parts_) parts.push_back(part.part);
   const absl::StatusOr<CheckpointEntry> entry = store_.Commit(id_, head, parts);
@@ -143,6 +146,7 @@ void CheckpointDirector::CommitNow(Time now) {
   since_full_ = full ? 0 : since_full_ + 1;
   parent_ = id_;
   newest_ = *entry;
+  losses_at_newest_ = losses_at_cut_;
   id_ = 0;
   failures_ = 0;
   not_before_ = Time();
@@ -155,6 +159,14 @@ void CheckpointDirector::CommitNow(Time now) {
   finished_ = final_;
   model_sha256_ = entry->model_sha256;
   host_.OnCheckpoint(*entry, reason_);
+}
+
+// Progressive validation (Blum, Kalai, Langford 1999): every example is scored before it is learnt, so the mean loss
+// since the checkpoint before judges this one without a set of its own. Higher is better.
+void CheckpointDirector::SetMetric(CheckpointManifest* head) {
+  if (!losses_at_newest_.has_value()) return;
+  const double weight = losses_at_cut_.weight - losses_at_newest_->weight;
+  if (weight > 0) head->set_metric(-(losses_at_cut_.loss - losses_at_newest_->loss) / weight);
 }
 
 // An empty `why` is no failure: the moment was missed, or another one is wanted.

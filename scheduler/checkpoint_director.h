@@ -62,8 +62,7 @@ class CheckpointDirector {
                      CheckpointHost& host);
   ~CheckpointDirector();
 
-  // From the moment that training runs. `newest`: the one the job was resumed from, 0 for none (never a parent: the
-  // servers know nothing of it).
+  // From the moment that training runs.
   void Start(const Now& at, Time now);
   void Tick(const Now& at, Time now);  // every tick while training or ending
   void OnState(size_t shard, const CutState& state, Time now);
@@ -103,6 +102,7 @@ class CheckpointDirector {
   uint64_t SoonestStep(Time now) const;    // that all shards can still reach, most likely
   uint64_t NextStepOfPolicy(Time now) const;
   void NoteRate(const Now& at, Time now);
+  void SetMetric(CheckpointManifest* head);
   void SetEpoch();                         // the order's, where there is a checkpoint at its end
 
   const std::unique_ptr<CheckpointConfig> config_;
@@ -133,6 +133,11 @@ class CheckpointDirector {
   uint64_t next_by_examples_ = 0;
   uint64_t next_by_steps_ = 0;             // async
   uint64_t since_full_ = 0;                // incremental ones since the last full one
+  struct Losses {
+    double loss = 0, weight = 0;
+  };
+  std::optional<Losses> losses_at_newest_;  // summed over all that was trained before it
+  Losses losses_at_cut_;
   std::optional<CheckpointEntry> newest_;
   uint64_t parent_ = 0;                    // the newest of this run
   std::string model_sha256_;

@@ -6,6 +6,8 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "proto/checkpoint.pb.h"
+
 namespace capstan {
 namespace {
 
