@@ -156,13 +156,14 @@ absl::Status CheckpointReader::Impl::ForEach(TableId table, PartitionId first, P
   return absl::OkStatus();
 }
 
-// All rows of all tables, in memory order of ModelSha256's hashes.
+// All rows of all tables, hashed as ModelSha256 wants it.
 absl::StatusOr<std::vector<PartitionSum>> CheckpointReader::Impl::SumAll(const TellProgress& progress,
                                                                          uint64_t bytes) const {
   constexpr uint64_t kBytesBetweenTells = uint64_t{16} << 20;
   std::vector<PartitionSum> sums;
   uint64_t told = bytes;
-  for (TableId table = 0; size_t{table} < floats.size(); ++table) {
+  for (const TableSpec& spec : records.manifest.job().table()) {
+    const TableId table = static_cast<TableId>(spec.id());
     std::unique_ptr<Sha256> hash;
     const auto close = [&] {
       if (hash != nullptr) sums.back().sha256 = hash->Finish();
@@ -182,7 +183,6 @@ absl::StatusOr<std::vector<PartitionSum>> CheckpointReader::Impl::SumAll(const T
       return absl::OkStatus();
     }));
     close();
-    if (table == 0xFFFF) break;
   }
   if (progress) progress(bytes);
   return sums;

@@ -24,13 +24,12 @@ absl::StatusOr<Proto> ParseRecord(const std::string& framed, const std::string& 
 }
 
 absl::Status CheckFormat(const CheckpointManifest& manifest, const std::string& path) {
-  if (manifest.format() == kCheckpointFormat) return absl::OkStatus();
-  if (manifest.format() > kCheckpointFormat) {
-    return InvalidArgument(fmt::format("'{}' has format {}, this release reads {}: it was made by a newer release ({}); use that one",
-                                       path, manifest.format(), kCheckpointFormat, manifest.written_by()));
-  }
-  return InvalidArgument(fmt::format("'{}' has format {}, this release reads {}: it is no checkpoint of this kind",
-                                     path, manifest.format(), kCheckpointFormat));
+  const uint32_t format = manifest.format();
+  if (format == kCheckpointFormat) return absl::OkStatus();
+  if (format == 0) return DataLoss(fmt::format("'{}' is damaged: it is no manifest", path));
+  const std::string text = fmt::format("'{}' has format {}, this release reads {}", path, format, kCheckpointFormat);
+  if (format < kCheckpointFormat) return InvalidArgument(text + ": it is a saved model, not a checkpoint");
+  return InvalidArgument(fmt::format("{}: it was made by a newer release ({}); use that one", text, manifest.written_by()));
 }
 
 // The file must be there, and as long as the manifest says.
