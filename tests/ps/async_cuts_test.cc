@@ -14,6 +14,7 @@
 #include "proto/checkpoint.pb.h"
 #include "ps/shard_cut.h"
 #include "ps/shard_state.h"
+#include "ps/table.h"
 #include "scheduler/restore_plan.h"
 #include "storage/checkpoint_reader.h"
 #include "tests/support/core_testing.h"
