@@ -12,15 +12,20 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "values are copied from memory byte for byte");
 
+uint16_t Swapped(uint16_t value) { return __builtin_bswap16(value); }
+uint32_t Swapped(uint32_t value) { return __builtin_bswap32(value); }
+uint64_t Swapped(uint64_t value) { return __builtin_bswap64(value); }
+
 template <typename T>
 void PutBigEndian(char* to, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) to[i] = static_cast<char>(value >> (8 * (sizeof(T) - 1 - i)));
+  const T swapped = Swapped(value);
+  std::memcpy(to, &swapped, sizeof(T));
 }
 template <typename T>
 T GetBigEndian(const char* from) {
   T value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) value = static_cast<T>(value << 8 | static_cast<uint8_t>(from[i]));
-  return value;
+  std::memcpy(&value, from, sizeof(T));
+  return Swapped(value);
 }
 
 constexpr size_t kHashedAtOnceBytes = 2048;

@@ -10,12 +10,16 @@
 #include <rocksdb/sst_file_writer.h>
 
 #include "common/file_system.h"
+#include "common/hash.h"
+#include "storage/hashing_file_system.h"
 #include "storage/rocksdb_options.h"
 
 namespace capstan {
 
 struct LayerWriter::Impl {
   LayerWriterOptions options;
+  std::shared_ptr<HashingFileSystem> disk;
+  std::unique_ptr<rocksdb::Env> env;
   rocksdb::Options table_options = TableFileOptions();
   std::unique_ptr<rocksdb::SstFileWriter> file;  // open; none before the first record, so no file is ever empty
   StoredLayer layer;
@@ -47,9 +51,7 @@ bool IsFull(uint64_t file_bytes, uint64_t max_bytes) {
 
 absl::Status LayerWriter::Impl::OpenFile() {
   const std::string path = PathOf(layer.file_size());
-  // Without dropping the page cache: Finish reads the file back.
-  file = std::make_unique<rocksdb::SstFileWriter>(rocksdb::EnvOptions(table_options), table_options, nullptr,
-                                                  /*invalidate_page_cache=*/false);
+  file = std::make_unique<rocksdb::SstFileWriter>(rocksdb::EnvOptions(table_options), table_options);
   if (const rocksdb::Status status = file->Open(path); !status.ok()) return FromRocksDb("creating", path, status);
   const std::string name = options.name_prefix + NameOf(layer.file_size());
   layer.add_file()->set_name(name);
@@ -65,6 +67,7 @@ absl::Status LayerWriter::Impl::CloseFile() {
     return Unavailable(fmt::format("writing '{}': {} (is the disk full?)", PathOf(layer.file_size() - 1), status.ToString()));
   }
   layer.mutable_file(layer.file_size() - 1)->set_bytes(info.file_size);
+  layer.mutable_file(layer.file_size() - 1)->set_xxh3(ToBytes(disk->hash().Value()));
   return absl::OkStatus();
 }
 
@@ -116,6 +119,9 @@ absl::StatusOr<std::unique_ptr<LayerWriter>> LayerWriter::Create(const LayerWrit
   std::unique_ptr<LayerWriter> writer(new LayerWriter);
   writer->impl_->options = options;
   writer->impl_->layer.set_checkpoint(options.checkpoint);
+  writer->impl_->disk = std::make_shared<HashingFileSystem>(options.sync);
+  writer->impl_->env = rocksdb::NewCompositeEnv(writer->impl_->disk);
+  writer->impl_->table_options.env = writer->impl_->env.get();
   return writer;
 }
 
@@ -150,12 +156,7 @@ absl::StatusOr<StoredLayer> LayerWriter::Finish() {
   impl.failure = Internal("the layer is finished");
   CAPSTAN_RETURN_IF_ERROR(impl.CloseFile());
   impl.LeavePartition();
-  FileSystem& fs = PosixFileSystem();
-  for (int i = 0; i < impl.layer.file_size(); ++i) {
-    StoredFile* const file = impl.layer.mutable_file(i);
-    CAPSTAN_ASSIGN_OR_RETURN(*file->mutable_xxh3(), HashFile(fs, impl.PathOf(i)));
-  }
-  if (impl.options.sync) CAPSTAN_RETURN_IF_ERROR(fs.SyncFolder(impl.options.folder));
+  if (impl.options.sync) CAPSTAN_RETURN_IF_ERROR(PosixFileSystem().SyncFolder(impl.options.folder));
   return std::move(impl.layer);
 }
 
