@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <string_view>
 
 namespace capstan {
@@ -24,5 +26,28 @@ inline uint64_t HashBytes(std::string_view text, uint64_t seed = 0) {
 // HashBytes("literal", seed) would read the seed as a size: write std::string_view("literal").
 template <size_t N>
 uint64_t HashBytes(const char (&)[N], uint64_t) = delete;
+
+// XXH3, 128 bits.
+struct Hash128 {
+  uint64_t low = 0;
+  uint64_t high = 0;
+  bool operator==(const Hash128&) const = default;
+};
+Hash128 HashBytes128(const void* data, size_t size, uint64_t seed = 0);
+// Canonical form: 16 bytes, big-endian.
+std::string ToBytes(const Hash128& hash);
+
+// The same hash of bytes that come in pieces.
+class StreamHash128 {
+ public:
+  explicit StreamHash128(uint64_t seed = 0);
+  ~StreamHash128();
+  void Update(const void* data, size_t size);
+  Hash128 Value() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace capstan

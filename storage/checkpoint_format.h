@@ -14,7 +14,8 @@
 //
 //   key     14 bytes, big-endian: table u16, partition u32, key u64. Byte order is numeric order.
 //   value   little-endian: f32 × (width + slots), last_step u32, updates u32
-//   deletion: RocksDB's own, in incremental layers only
+//   deletion: an ordinary entry with an empty value, in incremental layers only. (RocksDB's own deletions cannot be
+//             seen by SstFileReader, so a layer above others could not say what it deletes.)
 #pragma once
 
 #include <array>

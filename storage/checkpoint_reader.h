@@ -12,11 +12,9 @@
 #include "common/file_system.h"
 #include "common/status.h"
 #include "storage/checkpoint_format.h"
+#include "storage/checkpoint_records.h"
 
 namespace capstan {
-
-class CheckpointManifest;
-class ShardRecord;
 
 struct StoredRow {
   Key key = 0;
@@ -71,12 +69,5 @@ class CheckpointReader {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// Reads and checks ROOT/C…/manifest.pb alone: quick, for lists.
-absl::StatusOr<CheckpointManifest> ReadCheckpointManifest(FileSystem& fs, const std::string& folder);
-// Protobuf bytes followed by their XXH3-64: how manifest.pb, shard.pb and the scheduler's state are framed.
-// kDataLoss: the checksum does not fit.
-std::string FrameRecord(const std::string& bytes);
-absl::StatusOr<std::string> ReadRecord(FileSystem& fs, const std::string& path, uint64_t max_bytes);
 
 }  // namespace capstan

@@ -9,11 +9,9 @@
 
 #include "common/status.h"
 #include "storage/checkpoint_format.h"
+#include "storage/checkpoint_records.h"
 
 namespace capstan {
-
-class FileSystem;
-class StoredLayer;
 
 struct LayerWriterOptions {
   std::string folder;                              // exists; ROOT/C000007.tmp/shard-0003
@@ -42,8 +40,5 @@ class LayerWriter {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// XXH3-128 of a file, canonical form, 16 bytes.
-absl::StatusOr<std::string> HashFile(FileSystem& fs, const std::string& path);
 
 }  // namespace capstan
