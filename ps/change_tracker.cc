@@ -5,6 +5,12 @@ namespace capstan {
 ChangeTracker::ChangeTracker(const RowLayout& layout, uint32_t partitions, bool increments)
     : layout_(layout), increments_(increments), rows_(partitions), copies_(layout.bytes()) {}
 
+void ChangeTracker::TouchAll(const Key* keys, const RowRef* rows, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    if (((rows[i].counters(layout_)->marks() ^ wanted_) & mask_) != 0) Touch(keys[i], rows[i]);
+  }
+}
+
 void ChangeTracker::Touch(Key key, RowRef row) {
   RowCounters* const counters = row.counters(layout_);
   const bool needed = sweep_ == Sweep::kFull        ? counters->seen != parity_

@@ -28,13 +28,16 @@ class ChangeTracker {
   ChangeTracker(const RowLayout& layout, uint32_t partitions, bool increments);
 
   // ---- from the table ----
-  // The rows of keys [n] are about to change. A comparison per row where there is nothing to do.
+  // The rows of keys [n] are about to change. A few instructions per row where there is nothing to do.
   void BeforeUpdate(const Key* keys, const RowRef* rows, size_t n) {
+    if (mask_ == 0) return;
+    const size_t offset = layout_.floats() * sizeof(float);
+    uint32_t differ = 0;
     for (size_t i = 0; i < n; ++i) {
-      const RowCounters& counters = *rows[i].counters(layout_);
-      const uint32_t marks = uint32_t{counters.list} | uint32_t{counters.seen} << 2;
-      if ((marks & mask_) != wanted_) Touch(keys[i], rows[i]);
+      const auto& counters = *reinterpret_cast<const RowCounters*>(rows[i].record() + offset);
+      differ |= counters.marks() ^ wanted_;
     }
+    if ((differ & mask_) != 0) TouchAll(keys, rows, n);
   }
   void AfterCreate(Key key, RowRef row) {
     row.counters(layout_)->seen = parity_;
@@ -77,13 +80,14 @@ class ChangeTracker {
  private:
   enum class Sweep : uint8_t { kNone, kFull, kIncrement };
 
+  void TouchAll(const Key* keys, const RowRef* rows, size_t n);
   void Touch(Key key, RowRef row);
   RowCopies::Chain* chains() const { return reinterpret_cast<RowCopies::Chain*>(chains_.data()); }
   void SetMask();
 
   const RowLayout layout_;
   const bool increments_;
-  uint32_t mask_ = 0;  // of the marks that must be `wanted_`, else a row needs Touch
+  uint32_t mask_ = 0;  // of the marks that must be `wanted_`, else a row needs Touch; nothing where it is 0
   uint32_t wanted_ = 0;
   uint32_t parity_ = 0;
   uint32_t current_list_ = 1;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -16,7 +17,7 @@ namespace {
 // not so many that sorting them takes a whole slice.
 constexpr uint64_t kScanRows = 16 << 10;
 constexpr uint32_t kScanPartitions = 4096;
-constexpr size_t kScanCost = 768;                  // in rows handed over
+constexpr size_t kScanCost = 2048;                 // in rows handed over
 constexpr uint32_t kSkipsPerCall = 16 << 10;       // partitions without rows
 constexpr size_t kSkipsPerRow = 16;
 constexpr size_t kFreeCost = 64;
@@ -110,24 +111,27 @@ void CutWalk::ScanRun(PartitionId first) {
     pieces_left_ = uint64_t{1} << piece_bits;
     piece_hashes_ = shift_ == 64 ? (~uint64_t{0} >> piece_bits) + 1 : uint64_t{1} << (shift_ - piece_bits);
     next_hash_ = first_hash;
-    rows_.clear();
     starts_.assign(2, 0);
     return;
   }
+  const PartitionId segment_end =
+      PartitionOfHash(table_->store().LastHashOfSegment(first_hash), partitions_) + 1;
   while (run_end_ < partitions_ && run_end_ - first < kScanPartitions && sum + counts[run_end_] <= kScanRows) {
+    if (run_end_ == segment_end && sum > kScanRows / 4) break;  // rather than scan two segments
     sum += counts[run_end_++];
   }
-  scanned_.clear();
   const uint64_t after = shift_ == 64 ? 0 : uint64_t{run_end_} << shift_;  // 0: beyond the largest hash
-  table_->store().AppendRowsOfHashes(first_hash, after - 1, &scanned_);
+  const size_t n = table_->store().CollectRowsOfHashes(first_hash, after - 1, &scanned_);
+  const std::span<const KeyedRow> scanned = std::span(scanned_).first(n);
   extra_cost_ += kScanCost;
 
   starts_.assign(run_end_ - first + 1, 0);
-  for (const KeyedRow& row : scanned_) ++starts_[PartitionOf(row.key, partitions_) - first];
+  for (const KeyedRow& row : scanned) ++starts_[PartitionOf(row.key, partitions_) - first];
   size_t start = 0;
   for (size_t& entry : starts_) start += std::exchange(entry, start);
-  rows_.resize(scanned_.size());
-  for (const KeyedRow& row : scanned_) rows_[starts_[PartitionOf(row.key, partitions_) - first]++] = row;
+  if (rows_.size() < n) rows_.resize(n);
+  rows_end_ = n;
+  for (const KeyedRow& row : scanned) rows_[starts_[PartitionOf(row.key, partitions_) - first]++] = row;
   // Each start has moved on to the next one's.
   std::copy_backward(starts_.begin(), starts_.end() - 1, starts_.end());
   starts_[0] = 0;
@@ -136,11 +140,10 @@ void CutWalk::ScanRun(PartitionId first) {
 bool CutWalk::Fill() {
   if (pieces_left_ == 0) return false;
   --pieces_left_;
-  rows_.clear();
-  table_->store().AppendRowsOfHashes(next_hash_, next_hash_ + (piece_hashes_ - 1), &rows_);
+  rows_end_ = table_->store().CollectRowsOfHashes(next_hash_, next_hash_ + (piece_hashes_ - 1), &rows_);
   next_hash_ += piece_hashes_;
   at_ = 0;
-  end_ = rows_.size();
+  end_ = rows_end_;
   extra_cost_ += kScanCost;
   return true;
 }
@@ -162,7 +165,7 @@ void CutWalk::AdvanceRows(size_t n, const Emit* emit) {
   const size_t stop = at_ + n;
   for (size_t i = at_; i < std::min(at_ + kSweepAhead, stop); ++i) PrefetchRecord(rows_[i].row.record(), bytes);
   for (; at_ < stop; ++at_) {
-    if (at_ + kSweepAhead < rows_.size()) PrefetchRecord(rows_[at_ + kSweepAhead].row.record(), bytes);
+    if (at_ + kSweepAhead < rows_end_) PrefetchRecord(rows_[at_ + kSweepAhead].row.record(), bytes);
     const KeyedRow& row = rows_[at_];
     if (tracker.TakeRow(row.row) && emit != nullptr) (*emit)(row.key, row.row.record());
   }
@@ -202,6 +205,16 @@ std::vector<Key> CutWalk::TakeErased() {
   std::sort(erased.begin(), erased.end());
   erased.erase(std::unique(erased.begin(), erased.end()), erased.end());
   return erased;
+}
+
+std::vector<MemoryBlock> CutWalk::TakeBlocks() {
+  std::vector<MemoryBlock> blocks;
+  for (std::optional<PartitionedKeys>* keys : {&touched_, &erased_}) {
+    if (!keys->has_value()) continue;
+    std::vector<MemoryBlock> some = (*keys)->TakeBlocks();
+    std::move(some.begin(), some.end(), std::back_inserter(blocks));
+  }
+  return blocks;
 }
 
 size_t CutWalk::TakeExtraCost() { return std::exchange(extra_cost_, 0); }

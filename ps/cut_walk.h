@@ -38,6 +38,9 @@ class CutWalk {
   // Keys erased before the cut and after the one before it: sorted, each once. For an increment, after Rows.
   std::vector<Key> TakeErased();
 
+  // At the end: its memory, for the caller to free a block at a time.
+  std::vector<MemoryBlock> TakeBlocks();
+
   // About how many rows' time the calls since the last one took besides rows.
   size_t TakeExtraCost();
 
@@ -64,8 +67,9 @@ class CutWalk {
 
   // Full: rows of a run of small partitions, or of a piece of a large one. Records stay valid: an erased one is marked
   // as handed over, and one that is used again belongs to a row made after the cut.
-  std::vector<KeyedRow> scanned_;
-  std::vector<KeyedRow> rows_;  // by partition
+  std::vector<KeyedRow> scanned_;  // both are longer than what is in them
+  std::vector<KeyedRow> rows_;     // by partition
+  size_t rows_end_ = 0;
   std::vector<size_t> starts_;  // in rows_, of each partition of the run and the end
   PartitionId run_first_ = 0;
   PartitionId run_end_ = 0;

@@ -45,6 +45,8 @@ class PartitionedKeys {
   void Add(Key key);
   bool Has(PartitionId partition) const { return heads()[partition] != nullptr; }
   std::vector<Key> Of(PartitionId partition) const;
+  // All its memory: giving back much at once takes long. Nothing else may be called then.
+  std::vector<MemoryBlock> TakeBlocks() { return std::exchange(blocks_, {}); }
 
  private:
   struct Run {

@@ -13,6 +13,7 @@ struct RowCounters {
   uint32_t updates : 29 = 0;  // how often it was updated; stays at kMaxUpdates
   uint32_t list : 2 = 0;      // change_tracker.h owns these two; a checkpoint does not store them
   uint32_t seen : 1 = 0;
+  uint32_t marks() const { return uint32_t{list} | uint32_t{seen} << 2; }
 };
 static_assert(sizeof(RowCounters) == 8);
 

@@ -154,9 +154,9 @@ void RowStore::ForEach(const std::function<void(Key key, RowRef row)>& visit) co
   index_.ForEachInHashRange(0, ~uint64_t{0}, [&](Key key, std::byte* record) { visit(key, RowRef(record)); });
 }
 
-void RowStore::AppendRowsOfHashes(uint64_t first, uint64_t last, std::vector<KeyedRow>* rows) const {
-  index_.ForEachInHashRange(first, last,
-                            [rows](Key key, std::byte* record) { rows->push_back({key, RowRef(record)}); });
+size_t RowStore::CollectRowsOfHashes(uint64_t first, uint64_t last, std::vector<KeyedRow>* rows) const {
+  return index_.CollectHashRange(
+      first, last, [](Key key, std::byte* record) { return KeyedRow{key, RowRef(record)}; }, rows);
 }
 
 std::vector<Key> RowStore::SortedKeys(PartitionId first, PartitionId last, uint32_t partitions) const {

@@ -201,8 +201,9 @@ bool SnapshotSweep::Offer() {
 // Begins table_, and gives back the memory of the one before it, whose copies have all been handed over.
 void SnapshotSweep::NextTable() {
   if (table_ > 0) {
-    std::vector<MemoryBlock> blocks = tables_[table_ - 1]->tracker()->copy_store().TakeBlocks();
-    std::move(blocks.begin(), blocks.end(), std::back_inserter(garbage_));
+    DropCopies(tables_[table_ - 1]);
+    std::vector<MemoryBlock> blocks = walk_->TakeBlocks();
+    std::move(blocks.begin(), blocks.end(), std::back_inserter(list_garbage_));
   }
   if (table_ < tables_.size()) {
     floats_ = static_cast<uint32_t>(tables_[table_]->layout().floats());
@@ -270,10 +271,19 @@ bool SnapshotSweep::FillRows() {
   return true;
 }
 
+void SnapshotSweep::DropCopies(Table* table) {
+  std::vector<MemoryBlock> blocks = table->tracker()->copy_store().TakeBlocks();
+  std::move(blocks.begin(), blocks.end(), std::back_inserter(copy_garbage_));
+}
+
 bool SnapshotSweep::FreeBlock() {
-  if (garbage_.empty()) return false;
-  budget_.used -= garbage_.back().size();
-  garbage_.pop_back();
+  if (!copy_garbage_.empty()) {
+    budget_.used -= copy_garbage_.back().size();
+    copy_garbage_.pop_back();
+    return true;
+  }
+  if (list_garbage_.empty()) return false;
+  list_garbage_.pop_back();
   return true;
 }
 
@@ -302,11 +312,7 @@ void SnapshotSweep::GiveUp(const absl::Status& why) {
   sink_ = nullptr;
   record_.reset();
   if (budget_.failure.ok()) budget_.failure = Aborted("the checkpoint was given up");
-  // The walk forgets the chains into these blocks as it meets them.
-  for (Table* const table : tables_) {
-    std::vector<MemoryBlock> blocks = table->tracker()->copy_store().TakeBlocks();
-    std::move(blocks.begin(), blocks.end(), std::back_inserter(garbage_));
-  }
+  for (Table* const table : tables_) DropCopies(table);  // the walk forgets the chains as it meets them
   buffer_.clear();
   buffer_full_ = false;
   deleted_.clear();

@@ -76,6 +76,7 @@ class SnapshotSweep {
   void EndPartition();
   bool Offer();
   void NextTable();
+  void DropCopies(Table* table);
   bool FinishStep();
   bool FillRows();
   bool FreeBlock();
@@ -112,7 +113,8 @@ class SnapshotSweep {
   size_t fill_table_ = 0;  // the record's row counts are written a few at a time
   PartitionId fill_partition_ = 0;
   bool finish_sent_ = false;
-  std::vector<MemoryBlock> garbage_;  // blocks of copies, freed one a slice
+  std::vector<MemoryBlock> copy_garbage_;  // freed one a slice
+  std::vector<MemoryBlock> list_garbage_;
 };
 
 }  // namespace capstan

@@ -103,7 +103,7 @@ class FakeSink final : public SnapshotSink {
                            record_bytes - sizeof(key))
               .second;
       EXPECT_TRUE(fresh) << "key " << key << " twice";
-      digest_.AddRecord(chunk.table, stored, record_bytes);
+      digest_.AddRow(chunk.table, key, stored + sizeof(key), record_bytes - sizeof(key));
       ++rows_;
     }
     for (const Key key : chunk.deleted) {
