@@ -17,6 +17,8 @@ constexpr double kLeadSeconds = 0.25;              // between an order and its s
 constexpr uint64_t kLeastLead = 2;                 // steps
 constexpr uint64_t kMostLead = uint64_t{1} << 20;
 constexpr Duration kRetry = std::chrono::seconds(5);  // after a failure, doubled up to
+constexpr Duration kFinalRetry = std::chrono::seconds(2);
+constexpr uint32_t kFinalTries = 3;
 constexpr Duration kLongestRetry = std::chrono::minutes(5);
 
 }  // namespace
@@ -185,7 +187,10 @@ void CheckpointDirector::GiveUp(const std::string& why, Time now) {
   ++failures_;
   not_before_ = now + pause;
   if (final_) {
-    failure_ = why;
+    // The model of the whole run: worth some more tries, then the run has failed.
+    not_before_ = now + kFinalRetry;
+    if (failures_ >= kFinalTries) failure_ = why;
+    if (failure_.empty()) host_.OnCheckpointFailed(fmt::format("the model is not stored yet: {}; trying again", why));
     return;
   }
   host_.OnCheckpointFailed(fmt::format(
@@ -213,7 +218,11 @@ void CheckpointDirector::Tick(const Now& at, Time now) {
   if (id_ != 0 && (taken || final_) && limit > Duration::zero() && now - last_advance_ >= limit) {
     return GiveUp(fmt::format("{} for {} s", WaitingFor(), config_->timeout_ms() / 1000), now);
   }
-  if (final_ || now < not_before_) return;
+  if (now < not_before_) return;
+  if (final_) {
+    if (id_ == 0 && !finished_ && failure_.empty()) Order(reason_, now);
+    return;
+  }
   if (id_ == 0) return Regular(now);
   if (!taken && !asked_ordered_) Regular(now);  // a standing order may be replaced
 }
@@ -274,6 +283,7 @@ void CheckpointDirector::BeginFinal(const std::string& reason, Time now) {
   if (id_ != 0) GiveUp("", now);
   final_ = true;
   started_ = true;
+  failures_ = 0;
   reason_ = reason;
   order_->Clear();
   order_->set_now(true);

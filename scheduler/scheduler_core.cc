@@ -646,9 +646,4 @@ FrameHeader SchedulerCore::Header(MessageKind kind, Incarnation to) const {
   return header;
 }
 
-template <typename Proto>
-void SchedulerCore::Send(PeerId to, MessageKind kind, Incarnation incarnation, const Proto& proto) {
-  outbox_.Send(to, MakeControl(Header(kind, incarnation), proto));
-}
-
 }  // namespace capstan

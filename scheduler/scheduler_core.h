@@ -179,4 +179,9 @@ class SchedulerCore final : private CheckpointHost {
   std::string reason_;
 };
 
+template <typename Proto>
+void SchedulerCore::Send(PeerId to, MessageKind kind, Incarnation incarnation, const Proto& proto) {
+  outbox_.Send(to, MakeControl(Header(kind, incarnation), proto));
+}
+
 }  // namespace capstan

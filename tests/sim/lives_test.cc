@@ -17,7 +17,7 @@ uint64_t Environment(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-constexpr uint64_t kSeedsPerMode = 400;
+constexpr uint64_t kSeedsPerMode = 1000;
 
 LivesOutcome JudgeLives(uint64_t seed, const std::string& mode) {
   Scenario scenario = DrawScenario(seed, mode);

@@ -169,6 +169,10 @@ class Cluster final : public Observer {
       for (const auto& worker : workers_) text += "; " + worker->core().WaitingFor(network_.now());
       outcome.faults.push_back(text);
     }
+    if (scheduler_->core().exit_code() == ExitCode::kCheckpoint && life_.sink.fail > 0) {
+      killed_ = true;  // its disk failed three times at the end: that run has ended, the next one goes on
+      return outcome;
+    }
     if (scheduler_->core().exit_code() != ExitCode::kDone) {
       std::string text = "the job failed: " + scheduler_->core().reason();
       for (const auto& worker : workers_) {
