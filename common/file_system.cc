@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -182,18 +183,55 @@ class Posix final : public FileSystem {
     close(fd);
     return error == 0 ? absl::OkStatus() : FromErrno("syncing the folder", path, error);
   }
-};
 
-std::string FolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-}
+  absl::StatusOr<FileInfo> Stat(const std::string& path) override {
+    struct stat info = {};
+    if (lstat(path.c_str(), &info) != 0) return FromErrno("looking at", path, errno);
+    FileInfo result;
+    result.kind = S_ISREG(info.st_mode)   ? FileInfo::Kind::kFile
+                  : S_ISDIR(info.st_mode) ? FileInfo::Kind::kFolder
+                  : S_ISLNK(info.st_mode) ? FileInfo::Kind::kLink
+                                          : FileInfo::Kind::kOther;
+    if (result.kind == FileInfo::Kind::kFile) result.bytes = static_cast<uint64_t>(info.st_size);
+    return result;
+  }
+
+  absl::Status HardLink(const std::string& from, const std::string& to) override {
+    return link(from.c_str(), to.c_str()) == 0 ? absl::OkStatus() : FromErrno("linking to " + to, from, errno);
+  }
+
+  absl::StatusOr<uint64_t> FreeBytes(const std::string& path) override {
+    struct statvfs info = {};
+    if (statvfs(path.c_str(), &info) != 0) return FromErrno("asking for the free space of", path, errno);
+    return uint64_t{info.f_bavail} * info.f_frsize;
+  }
+};
 
 absl::Status WriteAndSync(FileSystem& fs, const std::string& path, std::string_view contents) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, fs.Create(path));
   CAPSTAN_RETURN_IF_ERROR(file->Append(contents.data(), contents.size()));
   CAPSTAN_RETURN_IF_ERROR(file->Sync());
   return file->Close();
+}
+
+// A folder inside a folder of ours, deeper than this, is not ours.
+constexpr int kMaxTreeDepth = 64;
+
+absl::Status RemoveTreeBelow(FileSystem& fs, const std::string& path, int depth) {
+  const absl::StatusOr<FileInfo> info = fs.Stat(path);
+  if (absl::IsNotFound(info.status())) return absl::OkStatus();
+  CAPSTAN_RETURN_IF_ERROR(info.status());
+  if (info->kind == FileInfo::Kind::kFolder) {
+    if (depth > kMaxTreeDepth) {
+      return Unavailable(fmt::format("removing '{}': folders nest more than {} deep", path, kMaxTreeDepth));
+    }
+    CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(path));
+    for (const std::string& name : names) {
+      CAPSTAN_RETURN_IF_ERROR(RemoveTreeBelow(fs, path + "/" + name, depth + 1));
+    }
+  }
+  const absl::Status status = fs.Remove(path);
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
 }  // namespace
@@ -223,7 +261,34 @@ absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path, std::s
         .IgnoreError();  // the first error is the one to tell; a leftover is written over next time
     return status;
   }
-  return fs.SyncFolder(FolderOf(path));
+  return fs.SyncFolder(ParentFolder(path));
 }
+
+std::string ParentFolder(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+absl::Status MakeFoldersDurably(FileSystem& fs, const std::string& path) {
+  // Even a folder that is there may be a moment old and made by somebody who did not sync, so all parents are synced;
+  // above those made here only where we may (a parent can be closed to us).
+  std::vector<std::string> made;
+  std::vector<std::string> above;
+  for (std::string folder = path;; folder = ParentFolder(folder)) {
+    CAPSTAN_ASSIGN_OR_RETURN(const bool exists, fs.Exists(folder));
+    (exists ? above : made).push_back(folder);
+    if (folder == "/" || folder == ".") break;
+  }
+  CAPSTAN_RETURN_IF_ERROR(fs.MakeFolders(path));
+  for (const std::string& folder : made) CAPSTAN_RETURN_IF_ERROR(fs.SyncFolder(folder));
+  for (size_t i = 0; i < above.size(); ++i) {
+    const absl::Status status = fs.SyncFolder(above[i]);
+    const bool has_new_name = i == 0 && !made.empty();
+    if (has_new_name) CAPSTAN_RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RemoveTree(FileSystem& fs, const std::string& path) { return RemoveTreeBelow(fs, path, 0); }
 
 }  // namespace capstan

@@ -12,6 +12,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/faulty_file_system.h"
+
 namespace capstan {
 namespace {
 
@@ -194,74 +196,79 @@ TEST_P(FileSystemTest, AtomicWritesReplaceAndLeaveNothing) {
   EXPECT_THAT(*fs_->List(root_), ElementsAre("state"));
 }
 
-// Forwards to another file system; its nth call fails, as on a full disk.
-class FailNth final : public FileSystem {
- public:
-  FailNth(FileSystem& real, int n) : real_(real), left_(n) {}
-  bool fired() const { return left_ <= 0; }
-
-  absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
-    CAPSTAN_RETURN_IF_ERROR(Turn());
-    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, real_.Create(path));
-    return std::make_unique<File>(*this, std::move(file));
-  }
-  absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(const std::string& path) override {
-    return real_.Open(path);
-  }
-  absl::StatusOr<bool> Exists(const std::string& path) override { return real_.Exists(path); }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override { return real_.List(path); }
-  absl::Status MakeFolders(const std::string& path) override { return real_.MakeFolders(path); }
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    CAPSTAN_RETURN_IF_ERROR(Turn());
-    return real_.Rename(from, to);
-  }
-  absl::Status Remove(const std::string& path) override { return real_.Remove(path); }
-  absl::Status SyncFolder(const std::string& path) override {
-    CAPSTAN_RETURN_IF_ERROR(Turn());
-    return real_.SyncFolder(path);
-  }
-
- private:
-  class File final : public WritableFile {
-   public:
-    File(FailNth& owner, std::unique_ptr<WritableFile> real) : owner_(owner), real_(std::move(real)) {}
-    absl::Status Append(const void* data, size_t size) override {
-      CAPSTAN_RETURN_IF_ERROR(owner_.Turn());
-      return real_->Append(data, size);
-    }
-    absl::Status Sync() override {
-      CAPSTAN_RETURN_IF_ERROR(owner_.Turn());
-      return real_->Sync();
-    }
-    absl::Status Close() override {
-      CAPSTAN_RETURN_IF_ERROR(owner_.Turn());
-      return real_->Close();
-    }
-
-   private:
-    FailNth& owner_;
-    std::unique_ptr<WritableFile> real_;
-  };
-
-  absl::Status Turn() { return --left_ == 0 ? Unavailable("no space left") : absl::OkStatus(); }
-
-  FileSystem& real_;
-  int left_;
-};
-
 TEST_P(FileSystemTest, AtomicWritesAreWholeWhicheverCallFails) {
-  for (int n = 1;; ++n) {
+  for (uint64_t n = 1;; ++n) {
     ASSERT_TRUE(WriteFileAtomically(*fs_, Path("state"), "old").ok());
-    FailNth faulty(*fs_, n);
+    FaultyFileSystem faulty(*fs_);
+    DiskFault fault;
+    fault.at = n;
+    fault.calls = {DiskCall::kCreate, DiskCall::kAppend, DiskCall::kSync,
+                   DiskCall::kClose,  DiskCall::kRename, DiskCall::kSyncFolder};
+    faulty.Arm(fault);
     const absl::Status status = WriteFileAtomically(faulty, Path("state"), "new");
     EXPECT_EQ(status.ok(), !faulty.fired()) << "call " << n;
     const std::string seen = Read(Path("state"));
     EXPECT_TRUE(seen == "new" || (!status.ok() && seen == "old")) << "call " << n << ": " << seen;
     EXPECT_THAT(*fs_->List(root_), ElementsAre("state")) << "call " << n << " left something behind";
     if (!faulty.fired()) {
-      EXPECT_EQ(n, 7) << "create, append, sync, close, rename, sync the folder: six calls can fail";
+      EXPECT_EQ(n, 7u) << "create, append, sync, close, rename, sync the folder: six calls can fail";
       break;
     }
+  }
+}
+
+TEST_P(FileSystemTest, StatTellsFilesFromFolders) {
+  ASSERT_TRUE(Write(Path("ten"), "0123456789").ok());
+  ASSERT_TRUE(fs_->MakeFolders(Path("folder")).ok());
+  EXPECT_EQ(fs_->Stat(Path("ten"))->kind, FileInfo::Kind::kFile);
+  EXPECT_EQ(fs_->Stat(Path("ten"))->bytes, 10u);
+  EXPECT_EQ(fs_->Stat(Path("folder"))->kind, FileInfo::Kind::kFolder);
+  EXPECT_EQ(fs_->Stat(Path("gone")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_GT(*fs_->FreeBytes(root_), 0u);
+  EXPECT_EQ(fs_->FreeBytes(Path("gone")).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_P(FileSystemTest, AHardLinkOutlivesTheFirstName) {
+  ASSERT_TRUE(Write(Path("first"), "rows").ok());
+  ASSERT_TRUE(fs_->HardLink(Path("first"), Path("second")).ok());
+  EXPECT_EQ(fs_->HardLink(Path("first"), Path("second")).code(), absl::StatusCode::kUnavailable) << "it exists";
+  EXPECT_EQ(fs_->HardLink(Path("gone"), Path("third")).code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(fs_->Remove(Path("first")).ok());
+  EXPECT_EQ(Read(Path("second")), "rows");
+}
+
+TEST_P(FileSystemTest, FoldersAreRenamedWithWhatTheyHold) {
+  ASSERT_TRUE(fs_->MakeFolders(Path("a/b")).ok());
+  ASSERT_TRUE(Write(Path("a/b/x"), "1").ok());
+  ASSERT_TRUE(fs_->Rename(Path("a"), Path("c")).ok());
+  EXPECT_EQ(Read(Path("c/b/x")), "1");
+  EXPECT_FALSE(*fs_->Exists(Path("a")));
+  ASSERT_TRUE(fs_->MakeFolders(Path("full/of")).ok());
+  EXPECT_EQ(fs_->Rename(Path("c"), Path("full")).code(), absl::StatusCode::kUnavailable);
+  ASSERT_TRUE(Write(Path("file"), "2").ok());
+  EXPECT_EQ(fs_->Rename(Path("c"), Path("file")).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(fs_->Rename(Path("file"), Path("c")).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_P(FileSystemTest, ATreeIsRemovedWhole) {
+  ASSERT_TRUE(fs_->MakeFolders(Path("tree/a/b")).ok());
+  ASSERT_TRUE(Write(Path("tree/a/b/x"), "1").ok());
+  ASSERT_TRUE(Write(Path("tree/y"), "2").ok());
+  ASSERT_TRUE(Write(Path("beside"), "3").ok());
+  ASSERT_TRUE(RemoveTree(*fs_, Path("tree")).ok());
+  EXPECT_THAT(*fs_->List(root_), ElementsAre("beside"));
+  EXPECT_TRUE(RemoveTree(*fs_, Path("tree")).ok()) << "nothing there is fine";
+}
+
+struct ParentCase {
+  const char* path;
+  const char* parent;
+};
+
+TEST(ParentFolder, FollowsTheTable) {
+  for (const ParentCase& c : {ParentCase{"a/b", "a"}, ParentCase{"a", "."}, ParentCase{"/a", "/"},
+                              ParentCase{"/a/b/c", "/a/b"}}) {
+    EXPECT_EQ(ParentFolder(c.path), c.parent);
   }
 }
 
@@ -277,6 +284,23 @@ TEST(PosixFileSystem, AFullDiskIsAnErrorThatStays) {
   EXPECT_EQ((*file)->Append("d", 1), status);
   EXPECT_EQ((*file)->Sync(), status);
   EXPECT_EQ((*file)->Close(), status);
+}
+
+TEST(PosixFileSystem, RemovingATreeDoesNotFollowLinks) {
+  std::string folder = ::testing::TempDir() + "capstan_link_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  FileSystem& fs = PosixFileSystem();
+  ASSERT_TRUE(fs.MakeFolders(folder + "/precious").ok());
+  ASSERT_TRUE(WriteFileAtomically(fs, folder + "/precious/file", "x").ok());
+  ASSERT_TRUE(fs.MakeFolders(folder + "/tree").ok());
+  ASSERT_EQ(symlink((folder + "/precious").c_str(), (folder + "/tree/link").c_str()), 0);
+  ASSERT_EQ(symlink("/nowhere/at/all", (folder + "/tree/dangling").c_str()), 0);
+  EXPECT_EQ(fs.Stat(folder + "/tree/link")->kind, FileInfo::Kind::kLink);
+  EXPECT_EQ(fs.Stat("/dev/null")->kind, FileInfo::Kind::kOther);
+  EXPECT_TRUE(RemoveTree(fs, folder + "/tree").ok());
+  EXPECT_THAT(*fs.List(folder), ElementsAre("precious"));
+  EXPECT_THAT(*fs.List(folder + "/precious"), ElementsAre("file"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(PosixFileSystem, APipeIsRefusedAndNotWaitedFor) {

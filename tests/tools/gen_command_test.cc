@@ -59,6 +59,11 @@ class FullDisk final : public FileSystem {
   }
   absl::Status Remove(const std::string& path) override { return memory_->Remove(path); }
   absl::Status SyncFolder(const std::string& path) override { return memory_->SyncFolder(path); }
+  absl::StatusOr<FileInfo> Stat(const std::string& path) override { return memory_->Stat(path); }
+  absl::Status HardLink(const std::string& from, const std::string& to) override {
+    return memory_->HardLink(from, to);
+  }
+  absl::StatusOr<uint64_t> FreeBytes(const std::string&) override { return left_; }
 
  private:
   class LimitedFile final : public WritableFile {
