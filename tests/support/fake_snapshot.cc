@@ -255,6 +255,7 @@ absl::Status FakeSnapshotSink::Write(const ShardRecord& record) {
   const std::string framed = FrameRecord(whole.SerializeAsString());
   const std::string path = order_.folder + "/" + kShardRecordFile;
   CAPSTAN_RETURN_IF_ERROR(WriteFakeFile(fs_, path, framed));
+  CAPSTAN_RETURN_IF_ERROR(fs_.SyncFolder(order_.folder));
   SnapshotResult result = {order_.id, absl::OkStatus(), framed.size(), ""};
   CAPSTAN_ASSIGN_OR_RETURN(result.record_xxh3, HashFile(fs_, path));
   polls_left_ = options_.delay_polls;
@@ -323,8 +324,8 @@ class FakeRowSource final : public RowSource {
       const auto found = static_cast<uint64_t>(std::distance(rows_.lower_bound({table, rows.partition(), 0}),
                                                              rows_.lower_bound({table, rows.partition() + 1, 0})));
       if (found == rows.rows()) continue;
-      return DataLoss(fmt::format("table {}, partition {} has {} rows, {} by its record", table, rows.partition(), found,
-                                  rows.rows()));
+      return DataLoss(fmt::format("table {}, partition {} has {} rows, {} by its record", table, rows.partition(),
+                                  found, rows.rows()));
     }
     records_.push_back(std::move(record));
     return absl::OkStatus();
