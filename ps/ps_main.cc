@@ -53,8 +53,8 @@ int RunServer(const CommandLine&) {
     options.advertise_host = *route;
   }
   options.make_transport = ZmqFactory();
-  AddCheckpoints(&options);
   options.log = LogLine;
+  AddCheckpoints(&options);
   ServerNode node(std::move(options));
   return RunUntilEnd(node);
 }

@@ -18,7 +18,7 @@ class CensusTest : public IntegrationTest {
  protected:
   // The rows counted, and that each counter reads `epochs`.
   void ExpectCounted(const std::string& output, uint64_t rows, uint32_t epochs) {
-    const auto model = SavedModel::Load(PosixFileSystem(), output + "/model");
+    const auto model = SavedModel::Load(PosixFileSystem(), ResultOf(output).value("checkpoint", ""));
     ASSERT_TRUE(model.ok()) << model.status();
     ASSERT_EQ((*model)->manifest().job().table_size(), 1);
     float least = 1e9f, most = -1e9f;

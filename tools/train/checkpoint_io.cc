@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "proto/checkpoint.pb.h"
 #include "ps/writer_process.h"
 #include "storage/checkpoint_reader.h"
@@ -41,8 +43,10 @@ void AddCheckpoints(ServerOptions* options) {
   options->file_system = &PosixFileSystem();
   options->open_source = OpenSource;
   options->make_sink = [log = options->log](const std::string& shard) -> std::unique_ptr<SnapshotSink> {
-    (void)shard;
-    (void)log;
+    absl::StatusOr<std::unique_ptr<WriterProcess>> writer =
+        WriterProcess::Start(FolderOfThisProgram() + "/capstan-checkpoint-writer");
+    if (writer.ok()) return *std::move(writer);
+    log(fmt::format("{}: there will be no checkpoints: {}", shard, std::string(writer.status().message())));
     return nullptr;
   };
 }

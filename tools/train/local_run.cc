@@ -88,8 +88,8 @@ RunResult RunLocally(const EffectiveJob& job, RunFolder& folder, const StartPoin
     options.shards = cluster.shards();
     options.bind_endpoint = [i](uint32_t shard) { return fmt::format("inproc://server-{}/shard-{}", i, shard); };
     options.make_transport = make_transport;
-    AddCheckpoints(&options);
     options.log = log;
+    AddCheckpoints(&options);
     threads.emplace_back([options = std::move(options)]() mutable { ServerNode(std::move(options)).Run(); });
   }
   for (uint32_t i = 0; i < cluster.workers(); ++i) {
