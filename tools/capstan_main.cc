@@ -1,6 +1,7 @@
 // `capstan`: train, evaluate, predict, and make data.
 #include <gflags/gflags.h>
 #include <glog/logging.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <optional>
@@ -207,6 +208,7 @@ std::vector<Command> Commands() {
 }  // namespace capstan
 
 int main(int argc, char** argv) {
+  signal(SIGUSR1, SIG_IGN);  // it asks for a checkpoint: before anybody listens it must not kill
   FLAGS_logtostderr = true;
   FLAGS_minloglevel = 1;  // warnings and errors; the progress line says the rest
   google::InitGoogleLogging(argv[0]);
