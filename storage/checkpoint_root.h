@@ -75,6 +75,8 @@ class CheckpointRoot {
 
  private:
   CheckpointRoot(FileSystem& fs, std::string path) : fs_(fs), path_(std::move(path)) {}
+  absl::Status RemoveOne(const CheckpointEntry& entry);
+
   FileSystem& fs_;
   std::string path_;
   std::string token_;
