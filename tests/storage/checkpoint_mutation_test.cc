@@ -18,6 +18,7 @@ using ::testing::HasSubstr;
 using testing::BuiltRow;
 using testing::BuiltRows;
 using testing::CheckpointSpec;
+using testing::OverwriteFile;
 using testing::TemporaryFolder;
 using AllRows = std::map<TableId, BuiltRows>;
 
@@ -38,13 +39,6 @@ Files ReadFiles(const std::string& folder) {
   }
   for (const auto& file : files.contents) files.paths.push_back(file.first);
   return files;
-}
-
-void WriteFile(const std::string& path, const std::string& contents) {
-  auto file = PosixFileSystem().Create(path);
-  ASSERT_TRUE(file.ok()) << file.status();
-  ASSERT_TRUE((*file)->Append(contents.data(), contents.size()).ok());
-  ASSERT_TRUE((*file)->Close().ok());
 }
 
 // Everything in the checkpoint; the error if there is one. What was visited before an error does not count.
@@ -107,7 +101,7 @@ class Mutator {
         return Exchange(path, how);
     }
     *how += " at " + std::to_string(at) + " of '" + path + "'";
-    WriteFile(path, bytes);
+    OverwriteFile(path, bytes);
     return {path};
   }
 
@@ -117,8 +111,8 @@ class Mutator {
   std::vector<std::string> Exchange(const std::string& path, std::string* how) {
     const std::string other = Any();
     *how = "exchanged '" + path + "' and '" + other + "'";
-    WriteFile(path, files_.contents.at(other));
-    WriteFile(other, files_.contents.at(path));
+    OverwriteFile(path, files_.contents.at(other));
+    OverwriteFile(other, files_.contents.at(path));
     return {path, other};
   }
 
@@ -159,7 +153,7 @@ TEST_P(CheckpointMutation, NoneGivesWrongRows) {
                   (absl::IsInvalidArgument(rows.status()) && touched.size() == 2))
           << rows.status();
     }
-    for (const std::string& path : touched) WriteFile(path, files.contents.at(path));
+    for (const std::string& path : touched) OverwriteFile(path, files.contents.at(path));
   }
   // What was not found changed nothing: exchanged with itself, or (files not hashed) bytes of a table's file that
   // no row depends on.
@@ -186,7 +180,7 @@ TEST(CheckpointsMixed, FilesOfAnotherCheckpointAreFound) {
     const std::string name = path.substr(folder.size());
     const std::string strange = *ReadWholeFile(PosixFileSystem(), other_folder + name, kAnySize);
     if (strange == good || name == std::string("/") + kManifestFile) continue;
-    WriteFile(path, strange);
+    OverwriteFile(path, strange);
     for (const auto verify : {CheckpointReader::Verify::kFiles, CheckpointReader::Verify::kRecords}) {
       const auto rows = ReadEverything(folder, verify);
       EXPECT_EQ(rows.ok(), rows.ok() && *rows == testing::LiveRows(spec)) << name;
@@ -194,7 +188,7 @@ TEST(CheckpointsMixed, FilesOfAnotherCheckpointAreFound) {
         EXPECT_TRUE(absl::IsDataLoss(rows.status())) << name;
       }
     }
-    WriteFile(path, good);
+    OverwriteFile(path, good);
   }
 }
 

@@ -211,9 +211,17 @@ std::map<TableId, BuiltRows> LiveRows(const CheckpointSpec& spec) {
   return live;
 }
 
+void OverwriteFile(const std::string& path, const std::string& contents) {
+  std::filesystem::remove(path);
+  auto file = PosixFileSystem().Create(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Append(contents.data(), contents.size()).ok());
+  ASSERT_TRUE((*file)->Close().ok());
+}
+
 StoredFile WriteRecordFile(const std::string& folder, const std::string& name, const std::string& serialized) {
   const std::string framed = FrameRecord(serialized);
-  EXPECT_TRUE(WriteFileAtomically(PosixFileSystem(), folder + "/" + name, framed).ok());
+  OverwriteFile(folder + "/" + name, framed);
   StoredFile file;
   file.set_name(name);
   file.set_bytes(framed.size());

@@ -68,7 +68,10 @@ std::string BuildCheckpoint(const CheckpointSpec& spec, const std::string& root)
 // What a reader must find: the layers applied in order.
 std::map<TableId, BuiltRows> LiveRows(const CheckpointSpec& spec);
 
-// Writes `record` to `folder`/`name` framed, and gives its entry for the manifest.
+// Without any sync: a file that replaces another one by truncation would wait for the disk.
+void OverwriteFile(const std::string& path, const std::string& contents);
+
+// Writes a serialized record to `folder`/`name`, framed, and gives its entry for the manifest.
 StoredFile WriteRecordFile(const std::string& folder, const std::string& name, const std::string& serialized);
 
 }  // namespace capstan::testing
