@@ -19,8 +19,8 @@ class HashedFile final : public rocksdb::FSWritableFileOwnerWrapper {
     hash_->Update(data.data(), data.size());
     return FSWritableFileOwnerWrapper::Append(data, options, debug);
   }
-  IOStatus Append(const Slice& data, const IOOptions& options, const rocksdb::DataVerificationInfo& verification,
-                  IODebugContext* debug) override {
+  IOStatus Append(const Slice& data, const IOOptions& options,
+                  const rocksdb::DataVerificationInfo& verification, IODebugContext* debug) override {
     hash_->Update(data.data(), data.size());
     return FSWritableFileOwnerWrapper::Append(data, options, verification, debug);
   }
@@ -47,7 +47,8 @@ class HashedFile final : public rocksdb::FSWritableFileOwnerWrapper {
 }  // namespace
 
 IOStatus HashingFileSystem::NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
-                                            std::unique_ptr<rocksdb::FSWritableFile>* file, IODebugContext* debug) {
+                                            std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                            IODebugContext* debug) {
   std::unique_ptr<rocksdb::FSWritableFile> real;
   IOStatus status = FileSystemWrapper::NewWritableFile(path, options, &real, debug);
   if (!status.ok()) return status;

@@ -1,5 +1,5 @@
-// The real disk as RocksDB sees it while it writes a table file, which is hashed on the way: reading it back would cost
-// a fifth more, and make the page cache hold what is not wanted again. Inside storage/ only.
+// The real disk as RocksDB sees it while it writes a table file, which is hashed on the way: reading it back
+// would cost a fifth more, and make the page cache hold what is not wanted again. Inside storage/ only.
 #pragma once
 
 #include <memory>

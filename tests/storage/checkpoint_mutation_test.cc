@@ -1,4 +1,5 @@
-// Damaged checkpoints: whatever happens to the bytes of one, a reader gives exactly the right rows or an error.
+// Damaged checkpoints: whatever happens to the bytes of one, a reader gives exactly the right rows or an
+// error.
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -14,10 +15,10 @@
 namespace capstan {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::BuiltRow;
 using testing::BuiltRows;
 using testing::CheckpointSpec;
+using ::testing::HasSubstr;
 using testing::OverwriteFile;
 using testing::TemporaryFolder;
 using AllRows = std::map<TableId, BuiltRows>;
@@ -81,7 +82,8 @@ class Mutator {
       case 3: {
         *how = "a range zeroed";
         const size_t end = std::min(bytes.size(), at + 1 + random_() % 4096);
-        std::fill(bytes.begin() + static_cast<ptrdiff_t>(at), bytes.begin() + static_cast<ptrdiff_t>(end), '\0');
+        std::fill(bytes.begin() + static_cast<ptrdiff_t>(at), bytes.begin() + static_cast<ptrdiff_t>(end),
+                  '\0');
         break;
       }
       case 4:
@@ -155,8 +157,8 @@ TEST_P(CheckpointMutation, NoneGivesWrongRows) {
     }
     for (const std::string& path : touched) OverwriteFile(path, files.contents.at(path));
   }
-  // What was not found changed nothing: exchanged with itself, or (files not hashed) bytes of a table's file that
-  // no row depends on.
+  // What was not found changed nothing: exchanged with itself, or (files not hashed) bytes of a table's file
+  // that no row depends on.
   EXPECT_GT(errors, kMutations * (GetParam() == CheckpointReader::Verify::kFiles ? 95 : 60) / 100);
   const auto again = ReadEverything(folder, GetParam());
   ASSERT_TRUE(again.ok()) << again.status();
@@ -164,7 +166,8 @@ TEST_P(CheckpointMutation, NoneGivesWrongRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Verify, CheckpointMutation,
-                         ::testing::Values(CheckpointReader::Verify::kFiles, CheckpointReader::Verify::kRecords));
+                         ::testing::Values(CheckpointReader::Verify::kFiles,
+                                           CheckpointReader::Verify::kRecords));
 
 // Files exchanged for those of another checkpoint of the same shape: good files, in the wrong place.
 TEST(CheckpointsMixed, FilesOfAnotherCheckpointAreFound) {

@@ -23,7 +23,8 @@ std::vector<std::byte> ValueOf(uint32_t floats, uint8_t fill) {
   return std::vector<std::byte>(StoredValueBytes(floats), std::byte{fill});
 }
 
-std::unique_ptr<LayerWriter> WriterIn(const std::string& folder, uint64_t max_file_bytes = uint64_t{256} << 20) {
+std::unique_ptr<LayerWriter> WriterIn(const std::string& folder,
+                                      uint64_t max_file_bytes = uint64_t{256} << 20) {
   auto writer = LayerWriter::Create({folder, "shard-0000/", 7, max_file_bytes, false});
   EXPECT_TRUE(writer.ok()) << writer.status();
   return *std::move(writer);

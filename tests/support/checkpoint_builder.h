@@ -59,10 +59,12 @@ struct CheckpointSpec {
   std::function<void(CheckpointManifest*)> edit_manifest;
 };
 
-// Two tables, `layers` layers with deletions, `rows` rows a table in the first: the same for the same arguments.
+// Two tables, `layers` layers with deletions, `rows` rows a table in the first: the same for the same
+// arguments.
 CheckpointSpec SomeCheckpoint(int layers, int rows, uint32_t shards);
 
-// Makes `root`/C000003 (the id of the last layer) with all its files and returns its path. Fails the test on errors.
+// Makes `root`/C000003 (the id of the last layer) with all its files and returns its path. Fails the test on
+// errors.
 std::string BuildCheckpoint(const CheckpointSpec& spec, const std::string& root);
 
 // What a reader must find: the layers applied in order.
