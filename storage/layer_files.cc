@@ -1,5 +1,7 @@
 #include "storage/layer_files.h"
 
+#include <algorithm>
+
 #include <fmt/core.h>
 #include <rocksdb/comparator.h>
 #include <rocksdb/iterator.h>
@@ -29,6 +31,14 @@ absl::Status CheckProperties(const rocksdb::TableProperties& properties, const s
     return Damaged(path, "it holds entries or an order that Capstan does not write");
   }
   return absl::OkStatus();
+}
+
+bool HasPart(const StoredLayer& layer, const RowPlace& place) {
+  const auto& parts = layer.part();
+  const auto found =
+      std::lower_bound(parts.begin(), parts.end(), place,
+                       [](const LayerPartition& part, const RowPlace& p) { return PlaceOf(part) < p; });
+  return found != parts.end() && PlaceOf(*found) == place;
 }
 
 absl::StatusOr<StoredKey> FirstKey(rocksdb::SstFileReader& reader, const std::string& path) {
@@ -72,6 +82,8 @@ absl::Status LayerFiles::OpenAll(std::vector<File>* files) const {
     CAPSTAN_RETURN_IF_ERROR(CheckProperties(*properties, file.path));
     entries += properties->num_entries;
     CAPSTAN_ASSIGN_OR_RETURN(file.first, FirstKey(*file.reader, file.path));
+    if (!HasPart(record_, PlaceOf(file.first)))
+      return Damaged(file.path, "it begins with a partition that its layer does not have");
     if (!files->empty() && files->back().first >= file.first)
       return Damaged(file.path, "its keys do not come after those of the file before");
     files->push_back(std::move(file));

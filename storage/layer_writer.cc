@@ -62,12 +62,12 @@ absl::Status LayerWriter::Impl::OpenFile() {
   return absl::OkStatus();
 }
 
-// A full disk is told here and by no Put before.
+// What SstFileWriter says of a full disk; no Put of it does.
 absl::Status LayerWriter::Impl::CloseFile() {
   if (file == nullptr) return absl::OkStatus();
   rocksdb::ExternalSstFileInfo info;
   const rocksdb::Status status = std::exchange(file, nullptr)->Finish(&info);
-  if (!status.ok()) {
+  if (!status.ok() || disk->failed()) {
     return Unavailable(fmt::format("writing '{}': {} (is the disk full?)", PathOf(layer.file_size() - 1),
                                    status.ToString()));
   }
@@ -94,7 +94,7 @@ void LayerWriter::Impl::EnterPartition(const StoredKey& key) {
 }
 
 absl::Status LayerWriter::Impl::Write(const StoredKey& key, std::span<const std::byte> value) {
-  if (file != nullptr && IsFull(file->FileSize(), options.max_file_bytes))
+  if (file != nullptr && (disk->failed() || IsFull(file->FileSize(), options.max_file_bytes)))
     CAPSTAN_RETURN_IF_ERROR(CloseFile());
   if (file == nullptr) CAPSTAN_RETURN_IF_ERROR(OpenFile());
   const auto bytes = EncodeStoredKey(key);

@@ -131,14 +131,24 @@ class SmallDisk {
   void (*handler_)(int) = nullptr;
 };
 
+TEST(LayerWriter, ADiskThatIsFullAtTheEndIsAnErrorOfFinish) {
+  const TemporaryFolder folder;
+  const SmallDisk disk(30'000);
+  const auto writer = WriterIn(folder.path());
+  for (Key key = 0; key < 2'000; ++key) ASSERT_TRUE(writer->Put({0, 0, key}, ValueOf(8, 1)).ok());
+  const absl::Status status = writer->Finish().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("C000007-0000.sst"));
+}
+
 TEST(LayerWriter, AFullDiskIsAnErrorWithThePath) {
   const TemporaryFolder folder;
   absl::Status status;
   {
     const SmallDisk disk(300'000);
     const auto writer = WriterIn(folder.path());
-    for (Key key = 0; key < 20'000 && status.ok(); ++key) status = writer->Put({0, 0, key}, ValueOf(8, 1));
-    if (status.ok()) status = writer->Finish().status();
+    for (Key key = 0; key < 200'000 && status.ok(); ++key) status = writer->Put({0, 0, key}, ValueOf(8, 1));
+    EXPECT_LT(writer->rows(), 100'000u);  // told soon, not at the end
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("C000007-0000.sst"));
