@@ -79,7 +79,8 @@ absl::StatusOr<uint64_t> ParseCheckpointFolderName(std::string_view name) {
   uint64_t id = 0;
   const char* const end = name.data() + name.size();
   const bool starts = name.size() >= 7 && name[0] == 'C';
-  const auto parsed = starts ? std::from_chars(name.data() + 1, end, id) : std::from_chars_result{name.data(), {}};
+  const auto parsed =
+      starts ? std::from_chars(name.data() + 1, end, id) : std::from_chars_result{name.data(), {}};
   // Written back it must be the same: no "C0000001", no number that overflows.
   if (!starts || parsed.ptr != end || parsed.ec != std::errc() || CheckpointFolderName(id) != name)
     return InvalidArgument(fmt::format("'{}' is no name of a checkpoint's folder (C000007)", name));

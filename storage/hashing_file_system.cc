@@ -12,17 +12,16 @@ using rocksdb::Slice;
 
 class HashedFile final : public rocksdb::FSWritableFileOwnerWrapper {
  public:
-  HashedFile(std::unique_ptr<rocksdb::FSWritableFile> file, std::shared_ptr<StreamHash128> hash, bool sync)
-      : FSWritableFileOwnerWrapper(std::move(file)), hash_(std::move(hash)), sync_(sync) {}
+  HashedFile(std::unique_ptr<rocksdb::FSWritableFile> file,
+             std::shared_ptr<HashingFileSystem::FileState> state, bool sync)
+      : FSWritableFileOwnerWrapper(std::move(file)), state_(std::move(state)), sync_(sync) {}
 
   IOStatus Append(const Slice& data, const IOOptions& options, IODebugContext* debug) override {
-    hash_->Update(data.data(), data.size());
-    return FSWritableFileOwnerWrapper::Append(data, options, debug);
+    return Told(data, FSWritableFileOwnerWrapper::Append(data, options, debug));
   }
-  IOStatus Append(const Slice& data, const IOOptions& options, const rocksdb::DataVerificationInfo& verification,
-                  IODebugContext* debug) override {
-    hash_->Update(data.data(), data.size());
-    return FSWritableFileOwnerWrapper::Append(data, options, verification, debug);
+  IOStatus Append(const Slice& data, const IOOptions& options,
+                  const rocksdb::DataVerificationInfo& verification, IODebugContext* debug) override {
+    return Told(data, FSWritableFileOwnerWrapper::Append(data, options, verification, debug));
   }
   // Bytes that did not come in order would not be hashed in order.
   IOStatus PositionedAppend(const Slice&, uint64_t, const IOOptions&, IODebugContext*) override {
@@ -40,19 +39,26 @@ class HashedFile final : public rocksdb::FSWritableFileOwnerWrapper {
   }
 
  private:
-  const std::shared_ptr<StreamHash128> hash_;
+  IOStatus Told(const Slice& data, IOStatus status) {
+    state_->hash.Update(data.data(), data.size());
+    if (!status.ok()) state_->failed = true;
+    return status;
+  }
+
+  const std::shared_ptr<HashingFileSystem::FileState> state_;
   const bool sync_;
 };
 
 }  // namespace
 
 IOStatus HashingFileSystem::NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
-                                            std::unique_ptr<rocksdb::FSWritableFile>* file, IODebugContext* debug) {
+                                            std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                            IODebugContext* debug) {
   std::unique_ptr<rocksdb::FSWritableFile> real;
   IOStatus status = FileSystemWrapper::NewWritableFile(path, options, &real, debug);
   if (!status.ok()) return status;
-  hash_ = std::make_shared<StreamHash128>();
-  *file = std::make_unique<HashedFile>(std::move(real), hash_, sync_);
+  file_ = std::make_shared<FileState>();
+  *file = std::make_unique<HashedFile>(std::move(real), file_, sync_);
   return status;
 }
 

@@ -1,5 +1,5 @@
-// The real disk as RocksDB sees it while it writes a table file, which is hashed on the way: reading it back would cost
-// a fifth more, and make the page cache hold what is not wanted again. Inside storage/ only.
+// The real disk as RocksDB sees it while it writes a table file, which is hashed on the way: reading it back
+// would cost a fifth more, and make the page cache hold what is not wanted again. Inside storage/ only.
 #pragma once
 
 #include <memory>
@@ -20,11 +20,18 @@ class HashingFileSystem final : public rocksdb::FileSystemWrapper {
                                     std::unique_ptr<rocksdb::FSWritableFile>* file,
                                     rocksdb::IODebugContext* debug) override;
   // Of the file made last: all that was appended to it.
-  const StreamHash128& hash() const { return *hash_; }
+  const StreamHash128& hash() const { return file_->hash; }
+  // An append to it has failed, which SstFileWriter tells only at the end.
+  bool failed() const { return file_ != nullptr && file_->failed; }
+
+  struct FileState {
+    StreamHash128 hash;
+    bool failed = false;
+  };
 
  private:
   const bool sync_;
-  std::shared_ptr<StreamHash128> hash_;  // the file's, which may go before us or after
+  std::shared_ptr<FileState> file_;  // the file's as well, which may go before us or after
 };
 
 }  // namespace capstan

@@ -1,4 +1,5 @@
-// A checkpoint of format 2 as this release wrote it, kept in tests/golden/checkpoint_v2: later releases must read it.
+// A checkpoint of format 2 as this release wrote it, kept in tests/golden/checkpoint_v2: later releases must
+// read it.
 //   storage_test --gtest_also_run_disabled_tests --gtest_filter='*WriteTheGoldenCheckpoint'
 // makes it anew, which only a new format is a reason for.
 #include <filesystem>
@@ -24,7 +25,8 @@ std::string GoldenFolder() { return std::string(CAPSTAN_SOURCE_DIR) + "/tests/go
 
 BuiltRow GoldenRow(uint32_t floats, Key key, float add) {
   BuiltRow row = {{}, static_cast<uint32_t>(key % 50), static_cast<uint32_t>(key % 7)};
-  for (uint32_t i = 0; i < floats; ++i) row.values.push_back(static_cast<float>(key % 1000) / 8 - static_cast<float>(i) + add);
+  for (uint32_t i = 0; i < floats; ++i)
+    row.values.push_back(static_cast<float>(key % 1000) / 8 - static_cast<float>(i) + add);
   return row;
 }
 
@@ -50,16 +52,18 @@ CheckpointSpec GoldenSpec() {
 }
 
 TEST(GoldenCheckpoint, IsReadRowByRow) {
-  const auto reader = CheckpointReader::Open(PosixFileSystem(), GoldenFolder(), CheckpointReader::Verify::kFiles);
+  const auto reader =
+      CheckpointReader::Open(PosixFileSystem(), GoldenFolder(), CheckpointReader::Verify::kFiles);
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ((*reader)->manifest().id(), 2u);
   EXPECT_EQ((*reader)->shards(), 2u);
   for (const auto& [table, wanted] : testing::LiveRows(GoldenSpec())) {
     BuiltRows rows;
-    const absl::Status status = (*reader)->ForEach(table, 0, (*reader)->partitions(), [&](const StoredRow& row) {
-      rows[row.key] = {{row.values, row.values + row.floats}, row.last_step, row.updates};
-      return absl::OkStatus();
-    });
+    const absl::Status status =
+        (*reader)->ForEach(table, 0, (*reader)->partitions(), [&](const StoredRow& row) {
+          rows[row.key] = {{row.values, row.values + row.floats}, row.last_step, row.updates};
+          return absl::OkStatus();
+        });
     ASSERT_TRUE(status.ok()) << status;
     EXPECT_EQ(rows, wanted) << table;
   }
