@@ -58,13 +58,16 @@ void ShardCut::OnVersion(ShardState& state) {
 void ShardCut::Check(ShardState& state) {
   const Cut& order = *order_;
   if (order.now()) return Take(state);
+  // The first moment that comes is meant: once one of two is past, the other one is no longer it.
+  const bool step_is_past = order.has_step() && state.version() > order.step();
+  const bool epoch_is_past = order.has_epoch() && (state.epoch() > order.epoch() ||
+                                                   (state.epoch() == order.epoch() && state.version() > state.epoch_first()));
+  const bool past = step_is_past || epoch_is_past;
   const bool step_is_now = order.has_step() && state.version() == order.step();
   const bool epoch_is_now =
       order.has_epoch() && state.epoch() == order.epoch() && state.version() == state.epoch_first();
-  if (step_is_now || epoch_is_now) return Take(state);
-  const bool step_is_past = order.has_step() && state.version() > order.step();
-  const bool epoch_is_past = order.has_epoch() && state.epoch() >= order.epoch();
-  if (!step_is_past && !epoch_is_past && !state.job_done()) return;
+  if ((step_is_now || epoch_is_now) && !past) return Take(state);
+  if (!past && !state.job_done()) return;
   if (Planted(Bug::kCutNow)) return Take(state);
   Become(Stage::kTooLate);
 }

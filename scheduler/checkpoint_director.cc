@@ -130,6 +130,10 @@ void CheckpointDirector::OnState(size_t shard, const CutState& state, Time now) 
 }
 
 void CheckpointDirector::CommitNow(Time now) {
+  for (const Part& part : parts_) {
+    if (!sync_ || part.version == parts_[0].version || Planted(Bug::kCutNow)) continue;
+    return GiveUp(fmt::format("the shards' parts are of steps {} and {}", parts_[0].version, part.version), now);
+  }
   CheckpointManifest head;
   host_.FillHead(&head);
   const bool full = std::all_of(parts_.begin(), parts_.end(), [](const Part& p) { return p.full; });
