@@ -4,8 +4,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,7 +106,8 @@ class SpawnSetup {
 
 // Waits for the end of `pid` and reaps it. False: it has not ended in time.
 bool ReapWithin(pid_t pid, int milliseconds) {
-  const int process = pidfd_open(pid, 0);
+  // Not by <sys/pidfd.h>: this glibc declares it without extern "C".
+  const int process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (process >= 0) {
     struct pollfd wait = {process, POLLIN, 0};
     while (poll(&wait, 1, milliseconds) < 0 && errno == EINTR) {
