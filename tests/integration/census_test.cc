@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include "proto/control.pb.h"
+#include "proto/checkpoint.pb.h"
 #include "storage/saved_model.h"
 #include "tests/integration/integration_test.h"
 

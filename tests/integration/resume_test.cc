@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "proto/checkpoint.pb.h"
 #include "storage/saved_model.h"
 #include "tests/integration/integration_test.h"
 
@@ -104,12 +105,12 @@ TEST_F(Resume, EverySampleOnceWhateverTheMode) {
 }
 
 TEST_F(Resume, AfterSigtermWithACheckpoint) {
-  const std::string job = WriteJob("job", WriteRows("rows.csv", 20011), "batch { micro: 8 } epochs: 4");
-  const std::string whole = ShaOf(Train(job, {}));
+  const std::string job = WriteJob("job", WriteRows("rows.csv", 20011), "batch { micro: 8 }");
+  const std::string whole = ShaOf(Train(job, {"--epochs=12"}));
   for (const std::vector<std::string>& flags : {std::vector<std::string>{}, {"--servers=2", "--workers=2"}}) {
     const std::string output = NewOutput();
     const std::string name = fmt::format("asked-{}", flags.size());
-    std::vector<std::string> argv = {Program("capstan"), "train", job, "--output=" + output,
+    std::vector<std::string> argv = {Program("capstan"), "train", job, "--output=" + output, "--epochs=12",
                                      "--set=checkpoint.epoch_end=false"};
     argv.insert(argv.end(), flags.begin(), flags.end());
     processes_.Start(name, argv);
@@ -123,9 +124,9 @@ TEST_F(Resume, AfterSigtermWithACheckpoint) {
 }
 
 TEST_F(Resume, Sigusr1TakesACheckpointAndTrainingGoesOn) {
-  const std::string job = WriteJob("job", WriteRows("rows.csv", 30011), "batch { micro: 8 } epochs: 4");
+  const std::string job = WriteJob("job", WriteRows("rows.csv", 30011), "batch { micro: 8 }");
   const std::string output = NewOutput();
-  processes_.Start("asked", {Program("capstan"), "train", job, "--output=" + output, "--servers=1", "--workers=1",
+  processes_.Start("asked", {Program("capstan"), "train", job, "--output=" + output, "--servers=1", "--workers=1", "--epochs=12",
                              "--set=checkpoint.epoch_end=false"});
   ASSERT_TRUE(AwaitTraining(output));
   processes_.Signal("asked", SIGUSR1);
@@ -135,9 +136,9 @@ TEST_F(Resume, Sigusr1TakesACheckpointAndTrainingGoesOn) {
 }
 
 TEST_F(Resume, AnotherNumberOfRanksBeginsWithTheNextEpoch) {
-  const std::string job = WriteJob("job", WriteRows("rows.csv", 12007), "batch { micro: 8 } epochs: 3");
-  const std::string output = TrainAndKill(job, {"--checkpoint_steps=40"}, 1);
-  const Finished run = Capstan({"train", job, "--output=" + output, "--resume", "--set=ranks=2"});
+  const std::string job = WriteJob("job", WriteRows("rows.csv", 12007), "batch { micro: 8 }");
+  const std::string output = TrainAndKill(job, {"--checkpoint_steps=40", "--epochs=3"}, 1);
+  const Finished run = Capstan({"train", job, "--output=" + output, "--resume", "--epochs=3", "--set=ranks=2"});
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_EQ(ResultOf(output).value("examples", 0u), 3 * 12007u);
   EXPECT_THAT(run.err, ::testing::HasSubstr("ranks was 4 and is 2 now"));
@@ -201,9 +202,9 @@ TEST_F(Resume, PredictionsOfARestoredModelAreTheSameBits) {
 
 TEST_F(Resume, EvalFollowsARunUntilItsEnd) {
   const std::string test = WriteRows("test.csv", 1000, 2);
-  const std::string job = WriteJob("job", WriteRows("rows.csv", 20011), "batch { micro: 8 } epochs: 3");
+  const std::string job = WriteJob("job", WriteRows("rows.csv", 20011), "batch { micro: 8 }");
   const std::string output = NewOutput();
-  processes_.Start("train", {Program("capstan"), "train", job, "--output=" + output});
+  processes_.Start("train", {Program("capstan"), "train", job, "--output=" + output, "--epochs=3"});
   ASSERT_TRUE(AwaitTraining(output));
   processes_.Start("follow", {Program("capstan"), "eval", "--model=" + output, "--data=" + test, "--follow"});
   ExpectEnd("train", 0, kTrainLimit);
