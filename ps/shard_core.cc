@@ -141,7 +141,10 @@ void ShardCore::OnStart(PeerId from, const Message& message) {
       return Refuse(from, message.header, NackCode::kMalformed, "START does not parse");
     }
     const absl::Status built = Build(start, message.header.generation);
-    if (!built.ok()) return Refuse(from, message.header, NackCode::kMalformed, std::string(built.message()));
+    if (!built.ok()) {
+      const NackCode code = absl::IsDataLoss(built) ? NackCode::kBadCheckpoint : NackCode::kMalformed;
+      return Refuse(from, message.header, code, std::string(built.message()));
+    }
   }
   ReplyProto(from, MessageKind::kStarted, message.header, Started());
 }
@@ -175,8 +178,9 @@ absl::Status ShardCore::Build(const Start& start, Generation generation) {
   state_ = std::make_unique<ShardState>(std::move(settings), std::move(tables));
   const absl::Status loaded = start.has_restore() ? LoadCheckpoint(start) : absl::OkStatus();
   if (surroundings_.sink != nullptr) state_->mutable_tables().Track(config.checkpoint().full_every() != 1);
-  if (!loaded.ok()) state_.reset();
-  return While(fmt::format("reading the checkpoint {}", start.restore().folder()), loaded);
+  if (loaded.ok()) return loaded;
+  state_.reset();
+  return DataLoss(fmt::format("reading the checkpoint {}: {}", start.restore().folder(), std::string(loaded.message())));
 }
 
 void ShardCore::OnLeaseClose(PeerId from, const Message& message) {

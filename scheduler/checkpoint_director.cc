@@ -161,6 +161,7 @@ void CheckpointDirector::CommitNow(Time now) {
   next_by_examples_ = at_.examples + config_->examples();
   next_by_steps_ = at_.version + config_->steps();
   if (asked_ordered_) asked_.clear();
+  due_.clear();
   asked_ordered_ = false;
   finished_ = final_;
   model_sha256_ = entry->model_sha256;
@@ -187,6 +188,7 @@ void CheckpointDirector::GiveUp(const std::string& why, Time now) {
     if (final_ && !stopped_) Order(reason_, now);
     return;
   }
+  due_.clear();
   const Duration pause = std::min<Duration>(kLongestRetry, kRetry * (1u << std::min(failures_, 6u)));
   ++failures_;
   not_before_ = now + pause;
@@ -235,6 +237,8 @@ void CheckpointDirector::Regular(Time now) {
   std::string reason;
   if (!asked_.empty()) {
     reason = asked_;
+  } else if (!due_.empty() && id_ == 0) {
+    reason = due_;
   } else if (config_->seconds() > 0 && now >= next_by_time_) {
     reason = fmt::format("{} s", config_->seconds());
   } else if (config_->examples() > 0 && at_.examples >= next_by_examples_) {
@@ -266,6 +270,7 @@ void CheckpointDirector::Replace(const std::string& reason, Time now) {
   asked_ordered_ = !asked_.empty();
   Order(reason, now);
   if (id_ == 0) return;
+  due_ = reason;
   next_by_time_ = now + std::chrono::seconds(config_->seconds());
   next_by_examples_ = at_.examples + config_->examples();
   next_by_steps_ = at_.version + config_->steps();
@@ -307,9 +312,9 @@ std::string CheckpointDirector::WaitingFor() const {
   std::string missing;
   for (size_t shard = 0; shard < parts_.size(); ++shard) {
     if (parts_[shard].written) continue;
-    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", shard);
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", host_.ShardName(shard));
   }
-  return fmt::format("checkpoint {} has no part of shard {}", id_, missing);
+  return fmt::format("checkpoint {} has no part of {}", id_, missing);
 }
 
 }  // namespace capstan

@@ -42,6 +42,7 @@ class CheckpointHost {
  public:
   virtual ~CheckpointHost() = default;
   virtual size_t shards() const = 0;
+  virtual std::string ShardName(size_t shard) const = 0;      // for messages
   virtual void SendCut(size_t shard, const Cut& order) = 0;
   virtual void SendAbort(size_t shard, uint64_t id) = 0;
   virtual void FillLeases(LeaseRecord* leases) const = 0;     // as of now; nothing in sync
@@ -129,6 +130,7 @@ class CheckpointDirector {
   std::string asked_;                      // reason of one that should be taken now
   bool asked_ordered_ = false;             // the one under way is for it
   bool epoch_ended_ = false;               // async
+  std::string due_;                        // reason of one that was ordered when it was due and came too late
   Time next_by_time_{};
   uint64_t next_by_examples_ = 0;
   uint64_t next_by_steps_ = 0;             // async

@@ -70,6 +70,10 @@ std::string SchedulerCore::newest_checkpoint() const {
 
 // ---- CheckpointHost -----------------------------------------------------------------------------------------
 
+std::string SchedulerCore::ShardName(size_t shard) const {
+  return fmt::format("{} (shard {})", shard_server_[shard], shard);
+}
+
 void SchedulerCore::SendCut(size_t shard, const Cut& order) {
   Cut own = order;
   own.set_folder(fmt::format("{}/{}", order.folder(), ShardFolderName(static_cast<uint32_t>(shard))));

@@ -256,6 +256,7 @@ void SchedulerCore::OnNack(const MemberInfo& member, ShardContact& shard, const 
   if (!nack.ok()) return refused_.Add();
   shard.refusal = InTheWordsOf(member.name, nack->reason());
   if (nack->code() == static_cast<uint32_t>(NackCode::kMalformed)) Fail(ExitCode::kModelError, shard.refusal, now);
+  if (nack->code() == static_cast<uint32_t>(NackCode::kBadCheckpoint)) Fail(ExitCode::kCheckpoint, shard.refusal, now);
 }
 
 void SchedulerCore::OnHeartbeat(PeerId from, const Message& message, MemberInfo& member) {
@@ -427,6 +428,7 @@ void SchedulerCore::CheckPhase(Time now) {
       }
       if (!director_->finished()) return;
       Enter(Phase::kEnding, now);
+      next_send_ = now + kResend;
       return SendEnds();
     case Phase::kEnding:
       if (AllGone() || now - phase_start_ >= kEndPatience) phase_ = Phase::kFinished;

@@ -136,6 +136,7 @@ class SchedulerCore final : private CheckpointHost {
   void TickCheckpoints(Time now);
   // CheckpointHost
   size_t shards() const override { return shards_.size(); }
+  std::string ShardName(size_t shard) const override;
   void SendCut(size_t shard, const Cut& order) override;
   void SendAbort(size_t shard, uint64_t id) override;
   void FillLeases(LeaseRecord* leases) const override;
