@@ -12,6 +12,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -94,19 +97,15 @@ int RunWriter(const CommandLine&) {
   options.sync = FLAGS_sync;
   options.reserve_bytes = FLAGS_reserve_bytes;
   options.compact_layers = FLAGS_compact_layers;
-  int code = 0;
-  {
-    WriterLoop loop(*std::move(ring), FLAGS_channel_fd, options);
-    std::thread([&loop, signals] {
-      WatchServer(FLAGS_channel_fd, signals, FLAGS_server_pid);
-      loop.AskToStop();
-      shutdown(FLAGS_channel_fd, SHUT_RDWR);  // wakes the loop
-      poll(nullptr, 0, kStopMs);
-      _exit(0);  // it hangs in the disk: nobody waits for it any more
-    }).detach();
-    code = loop.Run();
-  }
-  _exit(code);  // the watcher may still look at the loop's memory: no destructors of statics beside it
+  WriterLoop loop(*std::move(ring), FLAGS_channel_fd, options);
+  std::thread([&loop, signals] {
+    WatchServer(FLAGS_channel_fd, signals, FLAGS_server_pid);
+    loop.AskToStop();
+    shutdown(FLAGS_channel_fd, SHUT_RDWR);  // wakes the loop
+    poll(nullptr, 0, kStopMs);
+    _exit(0);  // it hangs in the disk: nobody waits for it any more
+  }).detach();
+  _exit(loop.Run());  // without destructors: the watcher may be looking at the loop
 }
 
 }  // namespace
@@ -118,5 +117,7 @@ int main(int argc, char** argv) {
   command.summary = "writes a shard's part of the checkpoints; started by capstan-ps";
   command.flags = {"channel_fd", "ring_fd", "server_pid", "sync", "reserve_bytes", "compact_layers"};
   command.run = capstan::RunWriter;
+  FLAGS_logtostderr = true;  // the server's
+  google::InitGoogleLogging(argv[0]);
   return capstan::RunCommand(command, argc, argv);
 }

@@ -16,13 +16,14 @@
 namespace capstan {
 
 int WriterLoop::Run() {
-  while (!stop_) {
+  int code = 0;
+  while (!stop_ && code == 0) {
     LookForAbort();
     const absl::StatusOr<std::optional<RingRecord>> record = ring_->Next();
     if (!record.ok()) {
       LOG(ERROR) << "the checkpoint writer ends: " << record.status();
-      writer_.Drop();
-      return 1;
+      code = 1;
+      break;
     }
     if (!record->has_value()) {
       Sleep();
@@ -37,7 +38,8 @@ int WriterLoop::Run() {
     ring_->EndRecord();
   }
   writer_.Drop();
-  return 0;
+  writer_.CancelCompaction();
+  return code;
 }
 
 void WriterLoop::LookForAbort() {

@@ -106,7 +106,7 @@ class SpawnSetup {
 
 // Waits for the end of `pid` and reaps it. False: it has not ended in time.
 bool ReapWithin(pid_t pid, int milliseconds) {
-  // Not by <sys/pidfd.h>: this glibc declares it without extern "C".
+  // Not pidfd_open(): glibc 2.36 declares that with C++ linkage.
   const int process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (process >= 0) {
     struct pollfd wait = {process, POLLIN, 0};
@@ -195,7 +195,7 @@ void WriterProcess::Begin(const SnapshotOrder& order) {
   active_ = true;
   finished_ = false;
   result_.reset();
-  queued_.clear();
+  queue_waits_ = false;
   order_id_ = order.id;
   ++snapshot_;
   ReceiveAnswers();  // of snapshots that were given up; and notices that the writer died since
@@ -212,11 +212,12 @@ void WriterProcess::Queue(RingKind kind, std::string bytes) {
   queued_kind_ = kind;
   queued_ = std::move(bytes);
   queued_sent_ = 0;
+  queue_waits_ = true;
 }
 
 // Pieces, because a record may be larger than the ring. True: all of it is in the ring.
 bool WriterProcess::FlushQueue() {
-  while (queued_sent_ < queued_.size()) {
+  while (queue_waits_) {
     const size_t size = std::min(kPieceBytes, queued_.size() - queued_sent_);
     RingRecord record;
     record.kind = queued_kind_;
@@ -225,9 +226,10 @@ bool WriterProcess::FlushQueue() {
     const std::span<const std::byte> piece = AsBytes(queued_.data() + queued_sent_, size);
     if (!ring_->TryWrite(record, {&piece, 1})) break;
     queued_sent_ += size;
+    queue_waits_ = record.last == 0;
     WakeWriter();
   }
-  return queued_sent_ >= queued_.size();
+  return !queue_waits_;
 }
 
 void WriterProcess::WakeWriter() {
@@ -271,8 +273,7 @@ bool WriterProcess::Finish(const ShardRecord& record) {
 void WriterProcess::Abort() {
   active_ = false;
   result_.reset();
-  queued_.clear();
-  queued_sent_ = 0;
+  queue_waits_ = false;
   if (channel_ < 0) return;
   ring_->SetAborted(snapshot_);
   WakeWriter();
@@ -310,8 +311,7 @@ void WriterProcess::ReceiveAnswers() {
     result.record_bytes = answer.record_bytes();
     result.record_xxh3 = answer.record_xxh3();
     result_ = std::move(result);
-    queued_.clear();
-    queued_sent_ = 0;
+    queue_waits_ = false;
   }
 }
 
@@ -331,8 +331,7 @@ void WriterProcess::LookForDeath() {
 }
 
 void WriterProcess::Fail(const absl::Status& status) {
-  queued_.clear();
-  queued_sent_ = 0;
+  queue_waits_ = false;
   result_ = SnapshotResult{order_id_, status, 0, ""};
 }
 

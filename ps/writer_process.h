@@ -70,6 +70,7 @@ class WriterProcess final : public SnapshotSink {
   std::optional<SnapshotResult> result_;
   // The order or the record, as far as they did not find room yet.
   RingKind queued_kind_ = RingKind::kOrder;
+  bool queue_waits_ = false;   // a piece is to come, be it an empty one
   std::string queued_;
   size_t queued_sent_ = 0;
 };

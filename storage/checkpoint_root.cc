@@ -19,6 +19,8 @@ namespace {
 constexpr char kWorkingEnding[] = ".tmp";
 constexpr char kRemovedEnding[] = ".del";
 constexpr char kMarkerFile[] = "capstan-made.pb";
+constexpr char kCompactPrefix[] = ".compact-shard-";
+constexpr char kCompactMarker[] = "capstan-compact";
 constexpr uint64_t kMaxRootRecordBytes = 4096;
 
 std::string RootFile(const std::string& root) { return root + "/capstan-root.pb"; }
@@ -191,6 +193,11 @@ absl::Status CheckpointRoot::CleanUp(uint64_t keep, std::vector<std::string>* lo
   absl::Status first;
   for (const std::string& name : names) {
     std::string stem;
+    if (name.starts_with(kCompactPrefix)) {  // of a writer that was killed while it merged a chain
+      const absl::StatusOr<bool> marked = fs_.Exists(path_ + "/" + name + "/" + kCompactMarker);
+      if (marked.ok() && *marked) CAPSTAN_RETURN_IF_ERROR(RemoveTree(fs_, path_ + "/" + name));
+      continue;
+    }
     if (!EndsWithOneOf(name, {kWorkingEnding, kRemovedEnding}, &stem)) continue;
     const absl::StatusOr<uint64_t> id = ParseCheckpointFolderName(stem);
     if (!id.ok() || (*id == keep && name.ends_with(kWorkingEnding))) continue;
