@@ -119,7 +119,9 @@ absl::Status ServeBenchShard(const std::string& endpoint) {
   std::fflush(stdout);
   NodeOutbox outbox(*transport);
   MetricsRegistry metrics;
-  ShardCore core(ShardIdentity{1, 0, "bench"}, outbox, metrics, PosixFileSystem());
+  ShardSurroundings around;
+  around.fs = &PosixFileSystem();
+  ShardCore core(ShardIdentity{1, 0, "bench"}, outbox, metrics, std::move(around));
   const SteadyClock clock;
   bool orphan = false;
   NodeHandlers handlers;
