@@ -212,7 +212,9 @@ void SchedulerCore::OnFromMember(PeerId from, const Message& message, Time now) 
       if (!failed.ok()) return refused_.Add();
       const std::string reason = InTheWordsOf(member->name, failed->reason());
       const ExitCode code = ExitCodeOf(failed->exit_code(), /*failed=*/true);
-      return code == ExitCode::kPreempted ? Preempt(reason, now) : Fail(code, reason, now);
+      if (code != ExitCode::kPreempted) return Fail(code, reason, now);
+      // It repeats this until the job has ended: that is no second wish.
+      return preempted_.empty() ? Preempt(reason, now) : void();
     }
     default: refused_.Add();
   }

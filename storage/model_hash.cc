@@ -9,17 +9,6 @@
 #include <glog/logging.h>
 
 namespace capstan {
-namespace {
-
-constexpr size_t kSumBytes = 48;
-
-template <typename T>
-void AppendSumField(std::string* out, const T& value) {
-  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-}  // namespace
-
 std::string ModelSha256(std::span<const std::string> table_names, std::vector<PartitionSum> sums) {
   for (const PartitionSum& sum : sums) CHECK_LT(sum.table, table_names.size()) << "a table without a name";
   std::sort(sums.begin(), sums.end(), [&](const PartitionSum& a, const PartitionSum& b) {

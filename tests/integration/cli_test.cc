@@ -196,7 +196,7 @@ TEST_F(CliTest, AFullDiskIsSaidAndEndsTheRun) {
                     job, layout, output);
     const Finished run = Run("/bin/sh", {"-c", command});
     EXPECT_EQ(run.code, 4) << run.err;
-    EXPECT_THAT(run.err, AllOf(HasSubstr("saving the model"), HasSubstr("File too large"))) << layout;
+    EXPECT_THAT(run.err, AllOf(HasSubstr("storing the model"), HasSubstr("File too large"))) << layout;
   }
 }
 

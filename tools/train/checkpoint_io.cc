@@ -29,6 +29,21 @@ class CheckpointSource final : public RowSource {
   const std::unique_ptr<CheckpointReader> reader_;
 };
 
+// In place of a writer that could not be started: every checkpoint fails with the reason.
+class BrokenSink final : public SnapshotSink {
+ public:
+  explicit BrokenSink(const absl::Status& why) : why_(why) {}
+  void Begin(const SnapshotOrder& order) override { failed_ = SnapshotResult{order.id, why_, 0, ""}; }
+  bool Offer(const SnapshotChunk&) override { return false; }
+  bool Finish(const ShardRecord&) override { return false; }
+  void Abort() override { failed_.reset(); }
+  std::optional<SnapshotResult> Poll() override { return std::exchange(failed_, std::nullopt); }
+
+ private:
+  const absl::Status why_;
+  std::optional<SnapshotResult> failed_;
+};
+
 // Every row is checked on its way (counts and digests), so the files need no pass of their own before.
 absl::StatusOr<std::unique_ptr<RowSource>> OpenSource(const std::string& folder) {
   CAPSTAN_ASSIGN_OR_RETURN(
@@ -47,7 +62,7 @@ void AddCheckpoints(ServerOptions* options) {
         WriterProcess::Start(FolderOfThisProgram() + "/capstan-checkpoint-writer");
     if (writer.ok()) return *std::move(writer);
     log(fmt::format("{}: there will be no checkpoints: {}", shard, std::string(writer.status().message())));
-    return nullptr;
+    return std::make_unique<BrokenSink>(writer.status());
   };
 }
 
