@@ -143,7 +143,7 @@ RunFolder::RunFolder() {
 
 ToolResult RunFolder::Run(const std::string& arguments, const std::string& redirect) const {
   const TemporaryFolder streams;
-  const std::string out = redirect.empty() ? "'" + (streams / "out") + "'" : redirect;
+  const std::string out = redirect.empty() ? fmt::format("'{}'", streams / "out") : redirect;
   const std::string command = fmt::format("cd '{}' && PATH='{}':\"$PATH\" capstan-inspect {} >{} 2>'{}'", path(),
                                           CAPSTAN_BIN_DIR, arguments, out, streams / "err");
   const int status = std::system(command.c_str());
