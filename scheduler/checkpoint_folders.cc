@@ -1,5 +1,6 @@
 #include "scheduler/checkpoint_folders.h"
 
+#include <ctime>
 #include <utility>
 
 #include <fmt/core.h>
@@ -27,7 +28,9 @@ absl::StatusOr<uint64_t> CheckpointFolders::Begin() {
 
 absl::StatusOr<CheckpointEntry> CheckpointFolders::Commit(uint64_t id, const CheckpointManifest& head,
                                                           const std::vector<ShardPart>& parts) {
-  absl::StatusOr<CheckpointEntry> entry = root_->Commit(id, head, parts);
+  CheckpointManifest dated = head;
+  dated.set_created(std::time(nullptr));  // for people only
+  absl::StatusOr<CheckpointEntry> entry = root_->Commit(id, dated, parts);
   if (!entry.ok()) return entry;
   std::vector<std::string> lines;
   // Next time is soon enough where something cannot be removed.

@@ -55,7 +55,9 @@ absl::StatusOr<CheckpointEntry> NewestGoodCheckpoint(FileSystem& fs, const std::
     if (there.ok() && !*there) continue;
     skipped->push_back(fmt::format("{}: {}", CheckpointFolderName(entry->id), std::string(status.message())));
   }
-  return NotFound(fmt::format("'{}' holds no good checkpoint", root));
+  std::string why;
+  for (const std::string& line : *skipped) why += "; " + line;
+  return NotFound(fmt::format("'{}' holds no good checkpoint{}", root, why));
 }
 
 std::vector<uint64_t> KeptBy(const RetentionPolicy& policy, const std::vector<CheckpointEntry>& entries) {
