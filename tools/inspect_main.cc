@@ -1,15 +1,20 @@
 // capstan-inspect: looks into checkpoints.
+#include <fcntl.h>
 #include <gflags/gflags.h>
 #include <glog/logging.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/exit_code.h"
 #include "common/version.h"
 #include "tools/flags.h"
 #include "tools/inspect/inspect.h"
+#include "tools/print.h"
 
 DEFINE_bool(json, false, "Print JSON instead of text for a person.");
 DEFINE_string(table, "", "Tables: a regular expression over whole names. Default: all.");
@@ -122,5 +127,11 @@ int main(int argc, char** argv) {
   FLAGS_logtostderr = true;
   FLAGS_minloglevel = 1;
   google::InitGoogleLogging(argv[0]);
-  return capstan::RunCommands("capstan-inspect", capstan::kCapstanVersion, capstan::InspectCommands(), argc, argv);
+  // Asked first: RunCommands puts /dev/null where a standard stream is closed.
+  const bool closed = fcntl(STDOUT_FILENO, F_GETFD) < 0;
+  const int code = closed ? 0 : capstan::RunCommands("capstan-inspect", capstan::kCapstanVersion,
+                                                     capstan::InspectCommands(), argc, argv);
+  if (code != 0 || (!closed && std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return code;
+  capstan::Print(stderr, "capstan-inspect: stdout {}\n", closed ? "is closed" : "cannot be written");
+  return capstan::ToInt(capstan::ExitCode::kCheckpoint);
 }

@@ -48,8 +48,10 @@ absl::StatusOr<std::vector<Wanted>> ByValue(const CheckpointReader& reader, cons
     if (options.paths.size() == 2 && table.name() != options.paths[1]) continue;
     for (const auto& [feature, key] : keys) wanted.push_back({&table, key, feature});
   }
-  if (wanted.empty()) return NamedTable(reader, options.paths.size() == 2 ? options.paths[1] : "").status();
-  return wanted;
+  if (!wanted.empty()) return wanted;
+  if (options.paths.size() < 2) return InvalidArgument("no table of this model has rows by key: all are dense");
+  CAPSTAN_RETURN_IF_ERROR(NamedTable(reader, options.paths[1]).status());
+  return InvalidArgument(fmt::format("table '{}' is dense: no value of the data has a row in it", options.paths[1]));
 }
 
 absl::StatusOr<std::vector<Wanted>> ByKey(const CheckpointReader& reader, const InspectOptions& options) {
@@ -121,7 +123,9 @@ std::string RowText(const Json& json) {
 int InspectGet(const InspectOptions& options) {
   const auto reader = OpenForInspection(options.paths[0]);
   if (!reader.ok()) return InspectFailure("get", reader.status());
-  if (options.column.empty() == options.by_value) return InspectUsage("get", "--column and --value go together");
+  if (options.column.empty() && !options.value.empty()) {
+    return InspectUsage("get", "--value wants the --column that it is a value of");
+  }
   const auto wanted = options.by_value ? ByValue(**reader, options) : ByKey(**reader, options);
   if (!wanted.ok()) return InspectFailure("get", wanted.status());
   Json all = Json::array();

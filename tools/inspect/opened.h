@@ -28,6 +28,11 @@ std::string TableNames(const CheckpointReader& reader);
 
 // "accumulator [0 … width)", "m", "v" … in the order of the row's floats after its weights; "" where it is not known.
 std::vector<std::string> SlotNames(const TableSpec& table, uint32_t slots);
+// What `last_step` of rows counts: the newest value. Sync: steps that had examples; ssp and async: of the rank that is
+// furthest. Not the checkpoint's step, which counts the batches of all ranks and the closing steps of epochs too.
+uint64_t UpdateClockOf(const CheckpointReader& reader);
+// kInvalidArgument: `out` lies inside the checkpoint, which is never written to.
+absl::Status CheckOutsideCheckpoint(const std::string& out, const CheckpointReader& reader);
 // What a row is before its first update.
 std::vector<float> InitialRow(const CheckpointManifest& manifest, const TableSpec& table, Key key);
 

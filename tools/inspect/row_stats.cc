@@ -76,25 +76,28 @@ double NormOf(const StoredRow& row, uint32_t width) {
   return std::sqrt(squares);
 }
 
-double AgeOf(const StoredRow& row, uint64_t version) {
-  // Steps are kept modulo 2^32.
-  return row.updates == 0 ? 0 : static_cast<double>(static_cast<uint32_t>(version) - row.last_step);
+double AgeOf(const StoredRow& row, uint64_t clock) {
+  // Steps are kept modulo 2^32. A row may be a step ahead: a push is applied before its rank's clock is raised.
+  const auto age = static_cast<int32_t>(static_cast<uint32_t>(clock) - row.last_step);
+  return row.updates == 0 ? 0 : std::max(age, 0);
 }
 
-double MeasureOf(RowMeasure measure, const StoredRow& row, uint32_t width, uint64_t version) {
+double MeasureOf(RowMeasure measure, const StoredRow& row, uint32_t width, uint64_t clock) {
   switch (measure) {
     case RowMeasure::kNorm: return NormOf(row, width);
     case RowMeasure::kCount: return row.updates;
-    case RowMeasure::kAge: return AgeOf(row, version);
+    case RowMeasure::kAge: return AgeOf(row, clock);
   }
   return 0;
 }
 
-void TableStats::Add(const StoredRow& row, uint32_t width, uint64_t version, RowMeasure by) {
+void TableStats::Add(const StoredRow& row, uint32_t width, uint64_t clock, RowMeasure by) {
   ++rows;
   uint64_t bad = 0;
+  bool zero = true;
   for (uint32_t i = 0; i < row.floats; ++i) {
     const double value = row.values[i];
+    if (i < width) zero &= value == 0;
     if (!std::isfinite(value)) {
       ++bad;
       continue;
@@ -109,12 +112,12 @@ void TableStats::Add(const StoredRow& row, uint32_t width, uint64_t version, Row
   nonfinite_values += bad;
   nonfinite_rows += bad > 0 ? 1 : 0;
   const double norm = NormOf(row, width);
-  zero_rows += norm == 0 ? 1 : 0;
+  zero_rows += zero ? 1 : 0;
   updates += row.updates;
   norms.Add(norm);
   counts.Add(row.updates);
-  ages.Add(AgeOf(row, version));
-  top_rows.Add(row.key, MeasureOf(by, row, width, version));
+  ages.Add(AgeOf(row, clock));
+  top_rows.Add(row.key, MeasureOf(by, row, width, clock));
 }
 
 }  // namespace capstan

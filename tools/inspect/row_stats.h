@@ -49,14 +49,15 @@ enum class RowMeasure { kNorm, kCount, kAge };
 absl::StatusOr<RowMeasure> ParseMeasure(const std::string& word);
 
 double NormOf(const StoredRow& row, uint32_t width);  // of the weights that are finite
-// version: of the checkpoint. Steps since the row was updated last.
-double AgeOf(const StoredRow& row, uint64_t version);
-double MeasureOf(RowMeasure measure, const StoredRow& row, uint32_t width, uint64_t version);
+// Steps since the row was updated last. clock: UpdateClockOf the checkpoint.
+double AgeOf(const StoredRow& row, uint64_t clock);
+double MeasureOf(RowMeasure measure, const StoredRow& row, uint32_t width, uint64_t clock);
 
 struct TableStats {
   explicit TableStats(size_t top) : top_rows(top) {}
-  void Add(const StoredRow& row, uint32_t width, uint64_t version, RowMeasure by);
+  void Add(const StoredRow& row, uint32_t width, uint64_t clock, RowMeasure by);
 
+  // Zero rows: all weights are 0. Values that are not finite are counted in the slots too.
   uint64_t rows = 0, zero_rows = 0, nonfinite_values = 0, nonfinite_rows = 0;
   double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
   double sum = 0, squares = 0;  // of the finite weights

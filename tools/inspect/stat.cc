@@ -87,14 +87,14 @@ int InspectStat(const InspectOptions& options) {
   if (!reader.ok()) return InspectFailure("stat", reader.status());
   const auto tables = ChooseTables(**reader, options.table);
   if (!tables.ok()) return InspectFailure("stat", tables.status());
-  const uint64_t version = (*reader)->manifest().version();
+  const uint64_t clock = UpdateClockOf(**reader);
   Json all = Json::array();
   std::string text;
   for (const TableSpec* table : *tables) {
     TableStats stats(options.top);
     const absl::Status read = (*reader)->ForEach(static_cast<TableId>(table->id()), 0, (*reader)->partitions(),
                                                  [&](const StoredRow& row) {
-                                                   stats.Add(row, table->width(), version, *by);
+                                                   stats.Add(row, table->width(), clock, *by);
                                                    return absl::OkStatus();
                                                  });
     if (!read.ok()) return InspectFailure("stat", read);
