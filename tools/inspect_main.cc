@@ -91,7 +91,9 @@ std::vector<Command> InspectCommands() {
           {"column", "value", "json"}, kManyKeys, InspectGet),
       Row("diff", "compare two checkpoints row by row",
           "  capstan-inspect diff runs/adult/checkpoints runs/adult --top=3\n"
-          "Exit status: 0 equal, 1 different, 2 usage, 4 unreadable.",
+          "  capstan-inspect diff runs/adult runs/adult/checkpoints --table=wide --json\n"
+          "Rows count with their slots and counters; tables and features with what they are. The top rows are those\n"
+          "whose weights changed most. Exit status: 0 equal, 1 different, 2 usage, 4 unreadable.",
           {"table", "top", "json"}, 2, InspectDiff),
       Row("verify", "read everything and check every hash, count and digest",
           "  capstan-inspect verify runs/adult\n"

@@ -122,7 +122,7 @@ std::string RowText(const Json& json) {
 
 int InspectGet(const InspectOptions& options) {
   const auto reader = OpenForInspection(options.paths[0]);
-  if (!reader.ok()) return InspectFailure("get", reader.status());
+  if (!reader.ok()) return InspectUnreadable("get", reader.status());
   if (options.column.empty() && !options.value.empty()) {
     return InspectUsage("get", "--value wants the --column that it is a value of");
   }

@@ -15,10 +15,12 @@
 
 namespace capstan {
 
-absl::StatusOr<std::unique_ptr<CheckpointReader>> OpenForInspection(const std::string& path) {
+absl::StatusOr<std::unique_ptr<CheckpointReader>> OpenForInspection(const std::string& path,
+                                                                    std::vector<std::string>* others) {
   std::vector<std::string> skipped;
   const absl::StatusOr<std::string> folder = FindCheckpoint(PosixFileSystem(), path, &skipped);
   for (const std::string& line : skipped) Print(stderr, "not used: {}\n", line);
+  if (others != nullptr) *others = skipped;
   if (!folder.ok()) return folder.status();
   return CheckpointReader::Open(PosixFileSystem(), *folder, CheckpointReader::Verify::kRecords);
 }
@@ -108,6 +110,11 @@ int InspectFailure(const char* command, const absl::Status& status) {
   const std::string message(status.message());
   Print(stderr, "capstan-inspect {}: {}\n", command, message);
   return ToInt(absl::IsInvalidArgument(status) ? ExitCode::kUsage : ExitCode::kCheckpoint);
+}
+
+int InspectUnreadable(const char* command, const absl::Status& status) {
+  InspectFailure(command, status);
+  return ToInt(ExitCode::kCheckpoint);
 }
 
 int InspectUsage(const char* command, const std::string& what) { return InspectFailure(command, InvalidArgument(what)); }

@@ -19,7 +19,9 @@ using Json = nlohmann::ordered_json;
 inline constexpr int kInspectDifferent = 1;
 
 // A run, its checkpoints folder (the newest good one is taken, others are named on stderr) or one checkpoint.
-absl::StatusOr<std::unique_ptr<CheckpointReader>> OpenForInspection(const std::string& path);
+// skipped, if not null: receives the others' lines too.
+absl::StatusOr<std::unique_ptr<CheckpointReader>> OpenForInspection(const std::string& path,
+                                                                    std::vector<std::string>* skipped = nullptr);
 
 // The tables that the regular expression names, by id. kInvalidArgument: it is none, or matches nothing.
 absl::StatusOr<std::vector<const TableSpec*>> ChooseTables(const CheckpointReader& reader, const std::string& pattern);
@@ -41,6 +43,8 @@ std::string When(int64_t seconds);      // "2030-01-31 12:00:00", UTC; "" for 0
 
 // Says what is wrong and gives the code: usage for kInvalidArgument, else unreadable.
 int InspectFailure(const char* command, const absl::Status& status);
+// The same with the code for unreadable whatever the status is: a newer format is kInvalidArgument, but no usage error.
+int InspectUnreadable(const char* command, const absl::Status& status);
 int InspectUsage(const char* command, const std::string& what);
 // Prints to stdout; a stream that cannot be written is a failure.
 int Say(const char* command, const std::string& text, int code = ToInt(ExitCode::kDone));

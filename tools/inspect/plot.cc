@@ -111,7 +111,7 @@ int InspectPlot(const InspectOptions& options) {
   }
   if (const absl::Status path = CheckOutputPath(options.out, {}); !path.ok()) return InspectFailure("plot", path);
   const auto reader = OpenForInspection(options.paths[0]);
-  if (!reader.ok()) return InspectFailure("plot", reader.status());
+  if (!reader.ok()) return InspectUnreadable("plot", reader.status());
   if (const absl::Status path = CheckOutsideCheckpoint(options.out, **reader); !path.ok()) return InspectFailure("plot", path);
   const auto tables = ChooseTables(**reader, options.table);
   if (!tables.ok()) return InspectFailure("plot", tables.status());

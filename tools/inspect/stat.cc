@@ -84,7 +84,7 @@ int InspectStat(const InspectOptions& options) {
   const absl::StatusOr<RowMeasure> by = ParseMeasure(options.by);
   if (!by.ok()) return InspectUsage("stat", "--by=" + std::string(by.status().message()));
   const auto reader = OpenForInspection(options.paths[0]);
-  if (!reader.ok()) return InspectFailure("stat", reader.status());
+  if (!reader.ok()) return InspectUnreadable("stat", reader.status());
   const auto tables = ChooseTables(**reader, options.table);
   if (!tables.ok()) return InspectFailure("stat", tables.status());
   const uint64_t clock = UpdateClockOf(**reader);
