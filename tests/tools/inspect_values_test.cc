@@ -132,6 +132,7 @@ TEST(InspectShow, SaysWhatTheManifestAndTheRecordsSay) {
   EXPECT_EQ(show["features"][12]["name"], "education");
   EXPECT_EQ(show["features"][12]["salt"], "education");
   const std::string text = run.Run("show runs/adult").out;
+  EXPECT_THAT(text, HasSubstr("epoch 1, epochs 6, examples 12800, steps into epoch 140, job done false\n"));
   for (const char* const part : {"embedding", "incremental", "education", "shard-0001/C000002-0000.sst", "12800"})
     EXPECT_THAT(text, HasSubstr(part));
 }
@@ -148,6 +149,23 @@ CheckpointSpec WithOddRows(const RunFolder& run, TableId table) {
   rows[4] = {std::vector<float>(24, 1e30f), 136, 1};
   spec.edit_shard = [](uint32_t, ShardRecord* record) { record->set_optimizer_clock(200); };
   return spec;
+}
+
+TEST(InspectStat, AnAsyncJobsAgesCountFromTheRankThatIsFurthest) {
+  const RunFolder run;
+  CheckpointSpec spec = run.spec(1);
+  const auto edit = spec.edit_manifest;
+  spec.edit_manifest = [edit](CheckpointManifest* manifest) {
+    edit(manifest);
+    manifest->mutable_job()->mutable_config()->set_consistency("async");
+    manifest->set_version(4000);  // the batches of all ranks
+  };
+  spec.edit_shard = [](uint32_t shard, ShardRecord* record) { record->set_highest_clock(shard == 0 ? 990 : 1124); };
+  spec.layers[0].puts[0] = {{7, {{0.5f, 0, 0}, 100, 1}}};
+  BuildOther(run, spec);
+  const json ages = run.Run("stat runs/other --table=wide --json").json()[0]["ages"];
+  ASSERT_EQ(ages.size(), 1u);
+  EXPECT_EQ(ages[0]["from"], 1024);
 }
 
 TEST(InspectStat, CountsWhatThereIs) {

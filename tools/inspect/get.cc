@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "common/partition_map.h"
+#include "data/format.h"
 #include "data/schema.h"
 #include "tools/inspect/opened.h"
 
@@ -35,7 +36,9 @@ absl::StatusOr<std::vector<Wanted>> ByValue(const CheckpointReader& reader, cons
   const auto keys = Schema(reader.manifest().job().config().data()).KeysOfValue(options.column, options.value);
   if (keys.empty()) {
     std::string columns;
-    for (const FeatureConfig& feature : reader.manifest().job().config().data().feature()) {
+    const DataConfig data = WithFormatDefaults(reader.manifest().job().config().data());
+    if (IsLibsvm(data)) return InvalidArgument("libsvm data has no columns: give the row's key");
+    for (const FeatureConfig& feature : data.feature()) {
       if (feature.kind() != FeatureConfig::CATEGORICAL) continue;
       columns += (columns.empty() ? "" : ", ") + feature.column();
     }

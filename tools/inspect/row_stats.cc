@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/core.h>
 
@@ -26,18 +27,14 @@ void LogHistogram::Add(double value) {
 }
 
 std::vector<LogHistogram::Bin> LogHistogram::bins() const {
-  int first = 0, last = kBins - 1;
+  int first = 1, last = kBins - 1;
   while (first < kBins && counts_[first] == 0) ++first;
   while (last > first && counts_[last] == 0) --last;
   std::vector<Bin> bins;
+  if (counts_[0] > 0) bins.push_back({0, 0, counts_[0]});
   for (int i = first; i <= last && i < kBins; ++i) {
-    Bin bin;
-    bin.count = counts_[i];
-    if (i > 0) {
-      bin.low = std::ldexp(1.0, i + kLowestExponent - 1);
-      bin.high = 2 * bin.low;
-    }
-    bins.push_back(bin);
+    const double low = std::ldexp(1.0, i + kLowestExponent - 1);
+    bins.push_back({i == 1 ? 0 : low, i == kBins - 1 ? std::numeric_limits<double>::infinity() : 2 * low, counts_[i]});
   }
   return bins;
 }

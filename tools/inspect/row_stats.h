@@ -10,19 +10,20 @@
 
 namespace capstan {
 
-// Counts of values >= 0 by powers of two (of `base` in general): bin 0 holds zeros, bin i holds [2^(i-33), 2^(i-32)).
+// Counts of values >= 0 by powers of two, and of zeros.
 class LogHistogram {
  public:
   void Add(double value);
   struct Bin {
-    double low = 0, high = 0;  // high excluded; both 0: exactly zero
+    double low = 0, high = 0;  // high excluded; both 0: exactly zero. The outermost ones: from 0, to infinity
     uint64_t count = 0;
   };
-  std::vector<Bin> bins() const;  // from the first to the last that is not empty
+  // Zeros, if there are any, then from the first to the last that is not empty.
+  std::vector<Bin> bins() const;
   uint64_t total() const { return total_; }
 
  private:
-  static constexpr int kBins = 97;
+  static constexpr int kBins = 97;  // bin 0: zeros; bin i: [2^(i-33), 2^(i-32))
   uint64_t counts_[kBins] = {};
   uint64_t total_ = 0;
 };

@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "common/consistency.h"
+#include "data/format.h"
 #include "tools/inspect/opened.h"
 
 namespace capstan {
@@ -47,9 +50,10 @@ Json PositionOf(const CheckpointManifest& m) {
 
 Json SchemaOf(const EffectiveJob& job) {
   Json features = Json::array();
-  for (const FeatureConfig& feature : job.config().data().feature()) {
+  const DataConfig data = WithFormatDefaults(job.config().data());  // Criteo's need not be listed in the job
+  for (const FeatureConfig& feature : data.feature()) {
     Json json;
-    json["name"] = feature.name();
+    json["name"] = FeatureName(feature);
     json["column"] = feature.column();
     const bool numeric = feature.kind() == FeatureConfig::NUMERIC;
     json["kind"] = numeric ? "numeric" : "categorical";
@@ -57,7 +61,7 @@ Json SchemaOf(const EffectiveJob& job) {
     if (numeric) json["normalize"] = FeatureConfig::Normalize_Name(feature.normalize());
     if (numeric) json["missing"] = FeatureConfig::Missing_Name(feature.missing());
     for (const FeatureStats& stats : job.recipe().numeric()) {
-      if (!numeric || stats.name() != feature.name()) continue;
+      if (!numeric || stats.name() != FeatureName(feature)) continue;
       json["count"] = stats.count();
       json["mean"] = stats.mean();
       json["stddev"] = stats.stddev();
@@ -117,12 +121,19 @@ Json ShowOf(const CheckpointReader& reader) {
 
 std::string Plain(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
+std::string PositionText(const Json& position) {
+  std::string text;
+  for (const auto& [key, value] : position.items()) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, Plain(value));
+  std::replace(text.begin(), text.end(), '_', ' ');
+  return text;
+}
+
 // The same for a person: one fact a line, tables and features as rows.
 std::string TextOfShow(const Json& json) {
   std::string text;
   for (const auto& [key, value] : json.items()) {
     if (key == "tables" || key == "features" || key == "shards") continue;
-    text += fmt::format("{:<14}{}\n", key, Plain(value));
+    text += fmt::format("{:<14}{}\n", key, key == "position" ? PositionText(value) : Plain(value));
   }
   text += "tables\n";
   for (const Json& t : json["tables"]) {

@@ -70,9 +70,9 @@ std::string StatText(const TableSpec& table, const TableStats& stats, const std:
     text += fmt::format("  weights from {:.6g} to {:.6g}, mean {:.6g}\n", stats.least, stats.most,
                         stats.sum / static_cast<double>(stats.weights));
   }
-  text += HistogramText("norm of a row's weights: rows", stats.norms);
-  text += HistogramText("updates of a row: rows", stats.counts);
-  text += HistogramText("steps since a row's last update: rows", stats.ages);
+  text += HistogramText("norm of a row's weights (from … below): rows", stats.norms);
+  text += HistogramText("updates of a row (from … below): rows", stats.counts);
+  text += HistogramText("steps since a row's last update (from … below): rows", stats.ages);
   text += fmt::format("  top rows by {}\n", by);
   for (const TopRow& row : stats.top_rows.Sorted()) text += fmt::format("    {:>20}  {:.6g}\n", row.key, row.score);
   return text;
