@@ -1,15 +1,20 @@
 // capstan-inspect: looks into checkpoints.
+#include <fcntl.h>
 #include <gflags/gflags.h>
 #include <glog/logging.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/exit_code.h"
 #include "common/version.h"
 #include "tools/flags.h"
 #include "tools/inspect/inspect.h"
+#include "tools/print.h"
 
 DEFINE_bool(json, false, "Print JSON instead of text for a person.");
 DEFINE_string(table, "", "Tables: a regular expression over whole names. Default: all.");
@@ -86,7 +91,9 @@ std::vector<Command> InspectCommands() {
           {"column", "value", "json"}, kManyKeys, InspectGet),
       Row("diff", "compare two checkpoints row by row",
           "  capstan-inspect diff runs/adult/checkpoints runs/adult --top=3\n"
-          "Exit status: 0 equal, 1 different, 2 usage, 4 unreadable.",
+          "  capstan-inspect diff runs/adult runs/adult/checkpoints --table=wide --json\n"
+          "Rows count with their slots and counters; tables and features with what they are. The top rows are those\n"
+          "whose weights changed most. Exit status: 0 equal, 1 different, 2 usage, 4 unreadable.",
           {"table", "top", "json"}, 2, InspectDiff),
       Row("verify", "read everything and check every hash, count and digest",
           "  capstan-inspect verify runs/adult\n"
@@ -122,5 +129,11 @@ int main(int argc, char** argv) {
   FLAGS_logtostderr = true;
   FLAGS_minloglevel = 1;
   google::InitGoogleLogging(argv[0]);
-  return capstan::RunCommands("capstan-inspect", capstan::kCapstanVersion, capstan::InspectCommands(), argc, argv);
+  // Asked first: RunCommands puts /dev/null where a standard stream is closed.
+  const bool closed = fcntl(STDOUT_FILENO, F_GETFD) < 0;
+  const int code = closed ? 0 : capstan::RunCommands("capstan-inspect", capstan::kCapstanVersion,
+                                                     capstan::InspectCommands(), argc, argv);
+  if (code != 0 || (!closed && std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return code;
+  capstan::Print(stderr, "capstan-inspect: stdout {}\n", closed ? "is closed" : "cannot be written");
+  return capstan::ToInt(capstan::ExitCode::kCheckpoint);
 }

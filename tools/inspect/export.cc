@@ -58,7 +58,7 @@ int InspectExport(const InspectOptions& options) {
   }
   if (options.out.empty()) return InspectUsage("export", "--out=FILE is missing");
   const auto reader = OpenForInspection(options.paths[0]);
-  if (!reader.ok()) return InspectFailure("export", reader.status());
+  if (!reader.ok()) return InspectUnreadable("export", reader.status());
   const auto tables = ChooseTables(**reader, options.table);
   if (!tables.ok()) return InspectFailure("export", tables.status());
   std::vector<std::string> files;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "common/partition_map.h"
+#include "data/format.h"
 #include "data/schema.h"
 #include "tools/inspect/opened.h"
 
@@ -35,7 +36,9 @@ absl::StatusOr<std::vector<Wanted>> ByValue(const CheckpointReader& reader, cons
   const auto keys = Schema(reader.manifest().job().config().data()).KeysOfValue(options.column, options.value);
   if (keys.empty()) {
     std::string columns;
-    for (const FeatureConfig& feature : reader.manifest().job().config().data().feature()) {
+    const DataConfig data = WithFormatDefaults(reader.manifest().job().config().data());
+    if (IsLibsvm(data)) return InvalidArgument("libsvm data has no columns: give the row's key");
+    for (const FeatureConfig& feature : data.feature()) {
       if (feature.kind() != FeatureConfig::CATEGORICAL) continue;
       columns += (columns.empty() ? "" : ", ") + feature.column();
     }
@@ -48,8 +51,10 @@ absl::StatusOr<std::vector<Wanted>> ByValue(const CheckpointReader& reader, cons
     if (options.paths.size() == 2 && table.name() != options.paths[1]) continue;
     for (const auto& [feature, key] : keys) wanted.push_back({&table, key, feature});
   }
-  if (wanted.empty()) return NamedTable(reader, options.paths.size() == 2 ? options.paths[1] : "").status();
-  return wanted;
+  if (!wanted.empty()) return wanted;
+  if (options.paths.size() < 2) return InvalidArgument("no table of this model has rows by key: all are dense");
+  CAPSTAN_RETURN_IF_ERROR(NamedTable(reader, options.paths[1]).status());
+  return InvalidArgument(fmt::format("table '{}' is dense: no value of the data has a row in it", options.paths[1]));
 }
 
 absl::StatusOr<std::vector<Wanted>> ByKey(const CheckpointReader& reader, const InspectOptions& options) {
@@ -120,8 +125,10 @@ std::string RowText(const Json& json) {
 
 int InspectGet(const InspectOptions& options) {
   const auto reader = OpenForInspection(options.paths[0]);
-  if (!reader.ok()) return InspectFailure("get", reader.status());
-  if (options.column.empty() == options.by_value) return InspectUsage("get", "--column and --value go together");
+  if (!reader.ok()) return InspectUnreadable("get", reader.status());
+  if (options.column.empty() && !options.value.empty()) {
+    return InspectUsage("get", "--value wants the --column that it is a value of");
+  }
   const auto wanted = options.by_value ? ByValue(**reader, options) : ByKey(**reader, options);
   if (!wanted.ok()) return InspectFailure("get", wanted.status());
   Json all = Json::array();

@@ -14,7 +14,7 @@ struct InspectOptions {
   uint32_t top = 10;
   std::string by = "norm";         // norm | count
   std::string column, value;       // get: a value of the training file instead of a key
-  bool by_value = false;           // --value was given
+  bool by_value = false;           // --column was given; no value is a missing one
   std::string format;              // export: npz | safetensors | csv
   std::string out;
   bool slots = false;

@@ -1,21 +1,26 @@
 #include "tools/inspect/opened.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <regex>
 
 #include <fmt/chrono.h>
 #include <fmt/core.h>
 
+#include "common/consistency.h"
 #include "storage/checkpoint_root.h"
 #include "tools/print.h"
 
 namespace capstan {
 
-absl::StatusOr<std::unique_ptr<CheckpointReader>> OpenForInspection(const std::string& path) {
+absl::StatusOr<std::unique_ptr<CheckpointReader>> OpenForInspection(const std::string& path,
+                                                                    std::vector<std::string>* others) {
   std::vector<std::string> skipped;
   const absl::StatusOr<std::string> folder = FindCheckpoint(PosixFileSystem(), path, &skipped);
   for (const std::string& line : skipped) Print(stderr, "not used: {}\n", line);
+  if (others != nullptr) *others = skipped;
   if (!folder.ok()) return folder.status();
   return CheckpointReader::Open(PosixFileSystem(), *folder, CheckpointReader::Verify::kRecords);
 }
@@ -55,11 +60,32 @@ std::vector<std::string> SlotNames(const TableSpec& table, uint32_t slots) {
   return {"slots"};
 }
 
+uint64_t UpdateClockOf(const CheckpointReader& reader) {
+  const absl::StatusOr<Consistency> consistency = ParseConsistency(reader.manifest().job().config().consistency());
+  const bool sync = consistency.ok() && consistency->sync();
+  uint64_t clock = 0;
+  for (size_t i = 0; i < reader.shards(); ++i) {
+    const ShardRecord& shard = reader.shard(i);
+    clock = std::max<uint64_t>(clock, sync ? shard.optimizer_clock() : shard.highest_clock());
+  }
+  return clock;
+}
+
+absl::Status CheckOutsideCheckpoint(const std::string& out, const CheckpointReader& reader) {
+  std::error_code error;  // a path that cannot be looked at is reported when it is written
+  const std::filesystem::path place = std::filesystem::weakly_canonical(std::filesystem::absolute(out, error), error);
+  const std::filesystem::path folder = std::filesystem::weakly_canonical(reader.folder(), error);
+  if (std::mismatch(folder.begin(), folder.end(), place.begin(), place.end()).first != folder.end()) return absl::OkStatus();
+  return InvalidArgument(fmt::format("--out={} is inside the checkpoint {}, which is never changed; give another place", out,
+                                     reader.folder()));
+}
+
 std::vector<float> InitialRow(const CheckpointManifest& manifest, const TableSpec& table, Key key) {
   const float scale = table.init() == TableSpec::UNIFORM ? table.scale() : 0.0f;
   const InitialValue initial(manifest.job().config().seed(), table.name(), scale);
   std::vector<float> row(table.width());
-  for (uint32_t i = 0; i < table.width(); ++i) {
+  const bool beyond = table.kind() == TableSpec::DENSE && key > table.elements() / table.width();
+  for (uint32_t i = 0; i < table.width() && !beyond; ++i) {
     const uint64_t element = key * table.width() + i;
     if (table.kind() == TableSpec::SPARSE) row[i] = initial.At(key, i);
     if (table.kind() == TableSpec::DENSE && element < table.elements()) row[i] = initial.At(0, element);
@@ -84,6 +110,11 @@ int InspectFailure(const char* command, const absl::Status& status) {
   const std::string message(status.message());
   Print(stderr, "capstan-inspect {}: {}\n", command, message);
   return ToInt(absl::IsInvalidArgument(status) ? ExitCode::kUsage : ExitCode::kCheckpoint);
+}
+
+int InspectUnreadable(const char* command, const absl::Status& status) {
+  InspectFailure(command, status);
+  return ToInt(ExitCode::kCheckpoint);
 }
 
 int InspectUsage(const char* command, const std::string& what) { return InspectFailure(command, InvalidArgument(what)); }

@@ -111,21 +111,23 @@ int InspectPlot(const InspectOptions& options) {
   }
   if (const absl::Status path = CheckOutputPath(options.out, {}); !path.ok()) return InspectFailure("plot", path);
   const auto reader = OpenForInspection(options.paths[0]);
-  if (!reader.ok()) return InspectFailure("plot", reader.status());
+  if (!reader.ok()) return InspectUnreadable("plot", reader.status());
+  if (const absl::Status path = CheckOutsideCheckpoint(options.out, **reader); !path.ok()) return InspectFailure("plot", path);
   const auto tables = ChooseTables(**reader, options.table);
   if (!tables.ok()) return InspectFailure("plot", tables.status());
-  const uint64_t version = (*reader)->manifest().version();
+  const uint64_t clock = UpdateClockOf(**reader);
   std::vector<Panel> panels;
   for (const TableSpec* table : *tables) {
     Panel panel;
     panel.axis = AxisOf(*what);
     const absl::Status read = (*reader)->ForEach(static_cast<TableId>(table->id()), 0, (*reader)->partitions(),
                                                  [&](const StoredRow& row) {
-                                                   panel.histogram.Add(MeasureOf(*what, row, table->width(), version));
+                                                   panel.histogram.Add(MeasureOf(*what, row, table->width(), clock));
                                                    return absl::OkStatus();
                                                  });
     if (!read.ok()) return InspectFailure("plot", read);
-    panel.title = fmt::format("{}: {} rows, step {}", table->name(), panel.histogram.total(), version);
+    panel.title = fmt::format("{}: {} rows, step {}", table->name(), panel.histogram.total(),
+                              (*reader)->manifest().version());
     panels.push_back(std::move(panel));
   }
   const absl::Status written = WriteFileAtomically(PosixFileSystem(), options.out, SvgOf(panels));

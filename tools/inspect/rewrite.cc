@@ -175,7 +175,7 @@ int Rewrite(const char* command, const InspectOptions& options, const Checkpoint
 int InspectMerge(const InspectOptions& options) {
   if (const absl::Status free = CheckFree(options.out); !free.ok()) return InspectFailure("merge", free);
   const auto reader = OpenForInspection(options.paths[0]);
-  if (!reader.ok()) return InspectFailure("merge", reader.status());
+  if (!reader.ok()) return InspectUnreadable("merge", reader.status());
   return Rewrite("merge", options, **reader, (*reader)->shards(), [&](uint32_t shard, const std::string& folder) {
     return MergedShard(**reader, shard, folder);
   });
@@ -184,7 +184,7 @@ int InspectMerge(const InspectOptions& options) {
 int InspectReshard(const InspectOptions& options) {
   if (const absl::Status free = CheckFree(options.out); !free.ok()) return InspectFailure("reshard", free);
   const auto reader = OpenForInspection(options.paths[0]);
-  if (!reader.ok()) return InspectFailure("reshard", reader.status());
+  if (!reader.ok()) return InspectUnreadable("reshard", reader.status());
   const absl::StatusOr<ShardMap> map = ShardMap::Even((*reader)->partitions(), options.shards);
   if (!map.ok()) return InspectUsage("reshard", fmt::format("--shards={}: {}", options.shards, std::string(map.status().message())));
   return Rewrite("reshard", options, **reader, options.shards, [&](uint32_t shard, const std::string& folder) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/core.h>
 
@@ -26,18 +27,14 @@ void LogHistogram::Add(double value) {
 }
 
 std::vector<LogHistogram::Bin> LogHistogram::bins() const {
-  int first = 0, last = kBins - 1;
+  int first = 1, last = kBins - 1;
   while (first < kBins && counts_[first] == 0) ++first;
   while (last > first && counts_[last] == 0) --last;
   std::vector<Bin> bins;
+  if (counts_[0] > 0) bins.push_back({0, 0, counts_[0]});
   for (int i = first; i <= last && i < kBins; ++i) {
-    Bin bin;
-    bin.count = counts_[i];
-    if (i > 0) {
-      bin.low = std::ldexp(1.0, i + kLowestExponent - 1);
-      bin.high = 2 * bin.low;
-    }
-    bins.push_back(bin);
+    const double low = std::ldexp(1.0, i + kLowestExponent - 1);
+    bins.push_back({i == 1 ? 0 : low, i == kBins - 1 ? std::numeric_limits<double>::infinity() : 2 * low, counts_[i]});
   }
   return bins;
 }
@@ -76,25 +73,28 @@ double NormOf(const StoredRow& row, uint32_t width) {
   return std::sqrt(squares);
 }
 
-double AgeOf(const StoredRow& row, uint64_t version) {
-  // Steps are kept modulo 2^32.
-  return row.updates == 0 ? 0 : static_cast<double>(static_cast<uint32_t>(version) - row.last_step);
+double AgeOf(const StoredRow& row, uint64_t clock) {
+  // Steps are kept modulo 2^32. A row may be a step ahead: a push is applied before its rank's clock is raised.
+  const auto age = static_cast<int32_t>(static_cast<uint32_t>(clock) - row.last_step);
+  return row.updates == 0 ? 0 : std::max(age, 0);
 }
 
-double MeasureOf(RowMeasure measure, const StoredRow& row, uint32_t width, uint64_t version) {
+double MeasureOf(RowMeasure measure, const StoredRow& row, uint32_t width, uint64_t clock) {
   switch (measure) {
     case RowMeasure::kNorm: return NormOf(row, width);
     case RowMeasure::kCount: return row.updates;
-    case RowMeasure::kAge: return AgeOf(row, version);
+    case RowMeasure::kAge: return AgeOf(row, clock);
   }
   return 0;
 }
 
-void TableStats::Add(const StoredRow& row, uint32_t width, uint64_t version, RowMeasure by) {
+void TableStats::Add(const StoredRow& row, uint32_t width, uint64_t clock, RowMeasure by) {
   ++rows;
   uint64_t bad = 0;
+  bool zero = true;
   for (uint32_t i = 0; i < row.floats; ++i) {
     const double value = row.values[i];
+    if (i < width) zero &= value == 0;
     if (!std::isfinite(value)) {
       ++bad;
       continue;
@@ -109,12 +109,12 @@ void TableStats::Add(const StoredRow& row, uint32_t width, uint64_t version, Row
   nonfinite_values += bad;
   nonfinite_rows += bad > 0 ? 1 : 0;
   const double norm = NormOf(row, width);
-  zero_rows += norm == 0 ? 1 : 0;
+  zero_rows += zero ? 1 : 0;
   updates += row.updates;
   norms.Add(norm);
   counts.Add(row.updates);
-  ages.Add(AgeOf(row, version));
-  top_rows.Add(row.key, MeasureOf(by, row, width, version));
+  ages.Add(AgeOf(row, clock));
+  top_rows.Add(row.key, MeasureOf(by, row, width, clock));
 }
 
 }  // namespace capstan

@@ -10,19 +10,20 @@
 
 namespace capstan {
 
-// Counts of values >= 0 by powers of two (of `base` in general): bin 0 holds zeros, bin i holds [2^(i-33), 2^(i-32)).
+// Counts of values >= 0 by powers of two, and of zeros.
 class LogHistogram {
  public:
   void Add(double value);
   struct Bin {
-    double low = 0, high = 0;  // high excluded; both 0: exactly zero
+    double low = 0, high = 0;  // high excluded; both 0: exactly zero. The outermost ones: from 0, to infinity
     uint64_t count = 0;
   };
-  std::vector<Bin> bins() const;  // from the first to the last that is not empty
+  // Zeros, if there are any, then from the first to the last that is not empty.
+  std::vector<Bin> bins() const;
   uint64_t total() const { return total_; }
 
  private:
-  static constexpr int kBins = 97;
+  static constexpr int kBins = 97;  // bin 0: zeros; bin i: [2^(i-33), 2^(i-32))
   uint64_t counts_[kBins] = {};
   uint64_t total_ = 0;
 };
@@ -49,14 +50,15 @@ enum class RowMeasure { kNorm, kCount, kAge };
 absl::StatusOr<RowMeasure> ParseMeasure(const std::string& word);
 
 double NormOf(const StoredRow& row, uint32_t width);  // of the weights that are finite
-// version: of the checkpoint. Steps since the row was updated last.
-double AgeOf(const StoredRow& row, uint64_t version);
-double MeasureOf(RowMeasure measure, const StoredRow& row, uint32_t width, uint64_t version);
+// Steps since the row was updated last. clock: UpdateClockOf the checkpoint.
+double AgeOf(const StoredRow& row, uint64_t clock);
+double MeasureOf(RowMeasure measure, const StoredRow& row, uint32_t width, uint64_t clock);
 
 struct TableStats {
   explicit TableStats(size_t top) : top_rows(top) {}
-  void Add(const StoredRow& row, uint32_t width, uint64_t version, RowMeasure by);
+  void Add(const StoredRow& row, uint32_t width, uint64_t clock, RowMeasure by);
 
+  // Zero rows: all weights are 0. Values that are not finite are counted in the slots too.
   uint64_t rows = 0, zero_rows = 0, nonfinite_values = 0, nonfinite_rows = 0;
   double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
   double sum = 0, squares = 0;  // of the finite weights

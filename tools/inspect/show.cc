@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "common/consistency.h"
+#include "data/format.h"
 #include "tools/inspect/opened.h"
 
 namespace capstan {
@@ -47,15 +50,18 @@ Json PositionOf(const CheckpointManifest& m) {
 
 Json SchemaOf(const EffectiveJob& job) {
   Json features = Json::array();
-  for (const FeatureConfig& feature : job.config().data().feature()) {
+  const DataConfig data = WithFormatDefaults(job.config().data());  // Criteo's need not be listed in the job
+  for (const FeatureConfig& feature : data.feature()) {
     Json json;
-    json["name"] = feature.name();
+    json["name"] = FeatureName(feature);
     json["column"] = feature.column();
     const bool numeric = feature.kind() == FeatureConfig::NUMERIC;
     json["kind"] = numeric ? "numeric" : "categorical";
     if (!numeric) json["salt"] = feature.salt();
+    if (numeric) json["normalize"] = FeatureConfig::Normalize_Name(feature.normalize());
+    if (numeric) json["missing"] = FeatureConfig::Missing_Name(feature.missing());
     for (const FeatureStats& stats : job.recipe().numeric()) {
-      if (!numeric || stats.name() != feature.name()) continue;
+      if (!numeric || stats.name() != FeatureName(feature)) continue;
       json["count"] = stats.count();
       json["mean"] = stats.mean();
       json["stddev"] = stats.stddev();
@@ -97,15 +103,16 @@ Json ShowOf(const CheckpointReader& reader) {
   for (size_t i = 0; i < reader.shards(); ++i) {
     Json shard;
     shard["layers"] = reader.shard(i).layer_size();
-    uint64_t files = 0, bytes = 0;
+    uint64_t bytes = 0;
+    Json files = Json::array();
     for (const StoredLayer& layer : reader.shard(i).layer()) {
       for (const StoredFile& file : layer.file()) {
-        ++files;
+        files.push_back(Json{{"name", file.name()}, {"bytes", file.bytes()}, {"written_by", layer.checkpoint()}});
         bytes += file.bytes();
       }
     }
-    shard["files"] = files;
     shard["bytes"] = bytes;
+    shard["files"] = files;
     shards.push_back(shard);
   }
   json["shards"] = shards;
@@ -114,12 +121,19 @@ Json ShowOf(const CheckpointReader& reader) {
 
 std::string Plain(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
+std::string PositionText(const Json& position) {
+  std::string text;
+  for (const auto& [key, value] : position.items()) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, Plain(value));
+  std::replace(text.begin(), text.end(), '_', ' ');
+  return text;
+}
+
 // The same for a person: one fact a line, tables and features as rows.
 std::string TextOfShow(const Json& json) {
   std::string text;
   for (const auto& [key, value] : json.items()) {
     if (key == "tables" || key == "features" || key == "shards") continue;
-    text += fmt::format("{:<14}{}\n", key, Plain(value));
+    text += fmt::format("{:<14}{}\n", key, key == "position" ? PositionText(value) : Plain(value));
   }
   text += "tables\n";
   for (const Json& t : json["tables"]) {
@@ -132,15 +146,19 @@ std::string TextOfShow(const Json& json) {
   for (const Json& f : json["features"]) {
     text += fmt::format("  {:<28} {:<11} column {}", Plain(f["name"]), Plain(f["kind"]), Plain(f["column"]));
     if (f.contains("mean")) {
-      text += fmt::format("  mean {:.6g}, stddev {:.6g} of {} values", f["mean"].get<double>(), f["stddev"].get<double>(),
-                          Plain(f["count"]));
+      text += fmt::format("  {}: mean {:.6g}, stddev {:.6g} of {} values", Plain(f["normalize"]), f["mean"].get<double>(),
+                          f["stddev"].get<double>(), Plain(f["count"]));
     }
     text += "\n";
   }
   text += fmt::format("{} shard{}\n", json["shards"].size(), json["shards"].size() == 1 ? "" : "s");
   for (const Json& s : json["shards"]) {
-    text += fmt::format("  {} layers in {} files, {}\n", Plain(s["layers"]), Plain(s["files"]),
+    text += fmt::format("  {} layers in {} files, {}\n", Plain(s["layers"]), s["files"].size(),
                         Bytes(s["bytes"].get<uint64_t>()));
+    for (const Json& file : s["files"]) {
+      text += fmt::format("    {:<36} {:>9}  of C{:06}\n", Plain(file["name"]), Bytes(file["bytes"].get<uint64_t>()),
+                          file["written_by"].get<uint64_t>());
+    }
   }
   return text;
 }
@@ -149,7 +167,7 @@ std::string TextOfShow(const Json& json) {
 
 int InspectShow(const InspectOptions& options) {
   const auto reader = OpenForInspection(options.paths[0]);
-  if (!reader.ok()) return InspectFailure("show", reader.status());
+  if (!reader.ok()) return InspectUnreadable("show", reader.status());
   const Json json = ShowOf(**reader);
   return options.json ? SayJson("show", json) : Say("show", TextOfShow(json));
 }

@@ -70,9 +70,9 @@ std::string StatText(const TableSpec& table, const TableStats& stats, const std:
     text += fmt::format("  weights from {:.6g} to {:.6g}, mean {:.6g}\n", stats.least, stats.most,
                         stats.sum / static_cast<double>(stats.weights));
   }
-  text += HistogramText("norm of a row's weights: rows", stats.norms);
-  text += HistogramText("updates of a row: rows", stats.counts);
-  text += HistogramText("steps since a row's last update: rows", stats.ages);
+  text += HistogramText("norm of a row's weights (from … below): rows", stats.norms);
+  text += HistogramText("updates of a row (from … below): rows", stats.counts);
+  text += HistogramText("steps since a row's last update (from … below): rows", stats.ages);
   text += fmt::format("  top rows by {}\n", by);
   for (const TopRow& row : stats.top_rows.Sorted()) text += fmt::format("    {:>20}  {:.6g}\n", row.key, row.score);
   return text;
@@ -84,17 +84,17 @@ int InspectStat(const InspectOptions& options) {
   const absl::StatusOr<RowMeasure> by = ParseMeasure(options.by);
   if (!by.ok()) return InspectUsage("stat", "--by=" + std::string(by.status().message()));
   const auto reader = OpenForInspection(options.paths[0]);
-  if (!reader.ok()) return InspectFailure("stat", reader.status());
+  if (!reader.ok()) return InspectUnreadable("stat", reader.status());
   const auto tables = ChooseTables(**reader, options.table);
   if (!tables.ok()) return InspectFailure("stat", tables.status());
-  const uint64_t version = (*reader)->manifest().version();
+  const uint64_t clock = UpdateClockOf(**reader);
   Json all = Json::array();
   std::string text;
   for (const TableSpec* table : *tables) {
     TableStats stats(options.top);
     const absl::Status read = (*reader)->ForEach(static_cast<TableId>(table->id()), 0, (*reader)->partitions(),
                                                  [&](const StoredRow& row) {
-                                                   stats.Add(row, table->width(), version, *by);
+                                                   stats.Add(row, table->width(), clock, *by);
                                                    return absl::OkStatus();
                                                  });
     if (!read.ok()) return InspectFailure("stat", read);
