@@ -1,4 +1,5 @@
 // What of SchedulerCore must outlive its process.
+#include "common/partition_map.h"
 #include "proto/scheduler_state.pb.h"
 #include "scheduler/scheduler_core.h"
 
