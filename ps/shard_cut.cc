@@ -141,6 +141,7 @@ CutState ShardCut::Report() const {
     case Stage::kFailed: report.set_state(CutState::FAILED); break;
   }
   if (stage_ == Stage::kWriting || stage_ == Stage::kWritten) report.set_cut_version(cut_version_);
+  if (stage_ == Stage::kWriting) report.set_bytes(handed_over());
   if (stage_ == Stage::kFailed) report.set_error(error_);
   if (stage_ == Stage::kWritten) {
     report.set_record_bytes(result_.record_bytes);

@@ -14,6 +14,7 @@ namespace {
 
 using testing::Body;
 using testing::JobOptions;
+using testing::kJob;
 using testing::kServerIncarnation;
 using testing::Member;
 using testing::SchedulerHarness;
