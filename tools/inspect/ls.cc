@@ -111,6 +111,8 @@ int InspectLs(const InspectOptions& options) {
                                           : "being removed";
     } else {
       line = LineOf(fs, folder, name);
+      const absl::StatusOr<bool> there = fs.Exists(folder);
+      if (!line.wrong.empty() && there.ok() && !*there) continue;  // retention removed it while we looked
     }
     text += TextOf(line);
     all.push_back(JsonOf(line));

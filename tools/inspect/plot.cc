@@ -17,11 +17,16 @@ constexpr double kLeft = 80, kRight = 20, kTop = 40, kBottom = 60;
 std::string Escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '&') out += "&amp;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
   }
   return out;
 }
@@ -73,7 +78,8 @@ std::string Labels(const std::vector<LogHistogram::Bin>& bins, double step, doub
       svg += Text(middle, base + 16, "middle", zeros ? "0" : EdgeLabel(bins[i].low));
       next = middle + (zeros ? step / 2 : kLabelWidth);
     }
-    if (i + 1 == bins.size() && !zeros && x + step >= next) svg += Text(x + step, base + 16, "middle", EdgeLabel(bins[i].high));
+    if (i + 1 == bins.size() && !zeros && x + step >= next)
+      svg += Text(x + step, base + 16, "middle", EdgeLabel(bins[i].high));
   }
   return svg;
 }
@@ -90,10 +96,11 @@ std::string PanelSvg(const Panel& panel, double y0) {
   for (size_t i = 0; i < bins.size(); ++i) {
     if (bins[i].count == 0) continue;
     const double height = HeightOf(static_cast<double>(bins[i].count), decades);
-    svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#4477aa\">"
-                       "<title>{} row{}</title></rect>\n",
-                       kLeft + step * static_cast<double>(i) + 1, base - height, std::max(1.0, step - 2), height,
-                       bins[i].count, bins[i].count == 1 ? "" : "s");
+    svg += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#4477aa\">"
+        "<title>{} row{}</title></rect>\n",
+        kLeft + step * static_cast<double>(i) + 1, base - height, std::max(1.0, step - 2), height, bins[i].count,
+        bins[i].count == 1 ? "" : "s");
   }
   svg += Labels(bins, step, base);
   svg += fmt::format("<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" stroke=\"black\"/>\n", kLeft, base,
@@ -116,9 +123,12 @@ std::string SvgOf(const std::vector<Panel>& panels) {
 
 const char* AxisOf(RowMeasure measure) {
   switch (measure) {
-    case RowMeasure::kNorm: return "norm of a row's weights";
-    case RowMeasure::kCount: return "updates of a row (a bar: from its left limit to below the right one)";
-    case RowMeasure::kAge: return "steps since a row's last update (a bar: from its left limit to below the right one)";
+    case RowMeasure::kNorm:
+      return "norm of a row's weights";
+    case RowMeasure::kCount:
+      return "updates of a row (a bar: from its left limit to below the right one)";
+    case RowMeasure::kAge:
+      return "steps since a row's last update (a bar: from its left limit to below the right one)";
   }
   return "";
 }
@@ -130,12 +140,14 @@ int InspectPlot(const InspectOptions& options) {
   if (!what.ok()) return InspectUsage("plot", "--what=" + std::string(what.status().message()));
   if (options.out.empty()) return InspectUsage("plot", "--out=FILE.svg is missing");
   if (!options.out.ends_with(".svg")) {
-    return InspectUsage("plot", fmt::format("--out={}: only .svg is written; any browser shows and prints it", options.out));
+    return InspectUsage("plot",
+                        fmt::format("--out={}: only .svg is written; any browser shows and prints it", options.out));
   }
   if (const absl::Status path = CheckOutputPath(options.out, {}); !path.ok()) return InspectFailure("plot", path);
   const auto reader = OpenForInspection(options.paths[0]);
   if (!reader.ok()) return InspectUnreadable("plot", reader.status());
-  if (const absl::Status path = CheckOutsideCheckpoint(options.out, **reader); !path.ok()) return InspectFailure("plot", path);
+  if (const absl::Status path = CheckOutsideCheckpoint(options.out, **reader); !path.ok())
+    return InspectFailure("plot", path);
   const auto tables = ChooseTables(**reader, options.table);
   if (!tables.ok()) return InspectFailure("plot", tables.status());
   const uint64_t clock = UpdateClockOf(**reader);
@@ -143,15 +155,14 @@ int InspectPlot(const InspectOptions& options) {
   for (const TableSpec* table : *tables) {
     Panel panel;
     panel.axis = AxisOf(*what);
-    const absl::Status read = (*reader)->ForEach(static_cast<TableId>(table->id()), 0, (*reader)->partitions(),
-                                                 [&](const StoredRow& row) {
-                                                   panel.histogram.Add(MeasureOf(*what, row, table->width(), clock));
-                                                   return absl::OkStatus();
-                                                 });
+    const absl::Status read =
+        (*reader)->ForEach(static_cast<TableId>(table->id()), 0, (*reader)->partitions(), [&](const StoredRow& row) {
+          panel.histogram.Add(MeasureOf(*what, row, table->width(), clock));
+          return absl::OkStatus();
+        });
     if (!read.ok()) return InspectFailure("plot", read);
     panel.title = fmt::format("{}: {} row{}, step {}", table->name(), panel.histogram.total(),
-                              panel.histogram.total() == 1 ? "" : "s",
-                              (*reader)->manifest().version());
+                              panel.histogram.total() == 1 ? "" : "s", (*reader)->manifest().version());
     panels.push_back(std::move(panel));
   }
   const absl::Status written = WriteFileAtomically(PosixFileSystem(), options.out, SvgOf(panels));
