@@ -75,9 +75,10 @@ absl::Status CheckOutsideCheckpoint(const std::string& out, const CheckpointRead
   std::error_code error;  // a path that cannot be looked at is reported when it is written
   const std::filesystem::path place = std::filesystem::weakly_canonical(std::filesystem::absolute(out, error), error);
   const std::filesystem::path folder = std::filesystem::weakly_canonical(reader.folder(), error);
-  if (std::mismatch(folder.begin(), folder.end(), place.begin(), place.end()).first != folder.end()) return absl::OkStatus();
-  return InvalidArgument(fmt::format("--out={} is inside the checkpoint {}, which is never changed; give another place", out,
-                                     reader.folder()));
+  if (std::mismatch(folder.begin(), folder.end(), place.begin(), place.end()).first != folder.end())
+    return absl::OkStatus();
+  return InvalidArgument(fmt::format("--out={} is inside the checkpoint {}, which is never changed; give another place",
+                                     out, reader.folder()));
 }
 
 std::vector<float> InitialRow(const CheckpointManifest& manifest, const TableSpec& table, Key key) {
@@ -117,7 +118,9 @@ int InspectUnreadable(const char* command, const absl::Status& status) {
   return ToInt(ExitCode::kCheckpoint);
 }
 
-int InspectUsage(const char* command, const std::string& what) { return InspectFailure(command, InvalidArgument(what)); }
+int InspectUsage(const char* command, const std::string& what) {
+  return InspectFailure(command, InvalidArgument(what));
+}
 
 int Say(const char* command, const std::string& text, int code) {
   if (Print("{}", text) && std::fflush(stdout) == 0) return code;
@@ -129,7 +132,8 @@ int SayJson(const char* command, const Json& json, int code) {
 }
 
 int InspectWithoutPath(const char* command) {
-  return InspectUsage(command, "CHECKPOINT is missing: a run's folder, its checkpoints folder, or one of the C000001 … in it");
+  return InspectUsage(command,
+                      "CHECKPOINT is missing: a run's folder, its checkpoints folder, or one of the C000001 … in it");
 }
 
 }  // namespace capstan
