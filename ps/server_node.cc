@@ -62,7 +62,7 @@ class ServerNode::ShardThread {
       std::lock_guard lock(mutex_);
       waiting_for_ = core.WaitingFor();
     };
-    handlers.on_idle = [&] { return core.Work(); };
+    handlers.on_idle = [&] { return core.Work(clock_.Now()); };
     handlers.done = [&] { return stop_.load(std::memory_order_relaxed); };
     RunNodeLoop(*transport, outbox, clock_, handlers);
     CloseNode(*transport, outbox, clock_, kShardFarewell);

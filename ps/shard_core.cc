@@ -18,6 +18,7 @@ namespace {
 
 constexpr Duration kWaitingWord = std::chrono::seconds(1);
 constexpr Duration kProgressInterval = std::chrono::milliseconds(250);
+constexpr Duration kLongestHold = std::chrono::seconds(10);  // of pushes, without a row handed over
 constexpr Duration kSinkPause = std::chrono::milliseconds(1);  // until a sink without room is asked again
 constexpr size_t kMaxParkedPulls = 65536;
 constexpr size_t kParkedOverhead = 512;                    // besides the body
@@ -234,12 +235,44 @@ void ShardCore::SendCutState(PeerId to, const FrameHeader& request) {
   ReplyProto(to, MessageKind::kCutState, request, report);
 }
 
-Duration ShardCore::Work() {
+Duration ShardCore::Work(Time now) {
   if (state_ == nullptr) return Duration::max();
   const bool more = cut_.Work(*state_);
   if (cut_.TakeNews() && scheduler_ != kNoPeer) SendCutState(scheduler_, FrameHeader());
+  ReleasePushes(now);
+  if (more && cut_.copies_filled() >= ShardCut::kSlowDown) return Duration(-1);
   if (more) return Duration::zero();
   return cut_.busy() ? kSinkPause : Duration::max();
+}
+
+// While a cut is handed over, every row is copied before its first change. Where those copies come near their limit,
+// updates wait for the sweep: training slows to what the writer can take, for a while.
+bool ShardCore::HoldPush(PeerId from, const Message& message) {
+  if (cut_.copies_filled() < ShardCut::kHoldPushes) return false;
+  const size_t bytes = message.body.size() + kParkedOverhead;
+  if (held_bytes() + bytes > buffer_limit_) return false;
+  held_push_bytes_ += bytes;
+  held_pushes_.emplace_back(from, message);
+  return true;
+}
+
+void ShardCore::ReleasePushes(Time now) {
+  while (!held_pushes_.empty() && cut_.copies_filled() < ShardCut::kHoldPushes) {
+    auto [from, message] = std::move(held_pushes_.front());
+    held_pushes_.pop_front();
+    held_push_bytes_ -= message.body.size() + kParkedOverhead;
+    OnMessage(from, std::move(message), now);
+  }
+}
+
+// A writer that takes nothing any more must not hold training.
+void ShardCore::CheckSweep(Time now) {
+  if (held_pushes_.empty() || cut_.handed_over() != sweep_bytes_) {
+    sweep_moved_ = now;
+    sweep_bytes_ = cut_.handed_over();
+  } else if (now - sweep_moved_ >= kLongestHold) {
+    cut_.GiveUp("copies of changed rows fill what they may, and the writer has taken no row for 10 s; a slow disk?");
+  }
 }
 
 // ---- data ---------------------------------------------------------------------------------------------------
@@ -363,7 +396,7 @@ void ShardCore::Acknowledge(PeerId from, const FrameHeader& header) {
 
 void ShardCore::OnPush(PeerId from, Message message) {
   const FrameHeader& header = message.header;
-  if (!Admit(from, header)) return;
+  if (!Admit(from, header) || HoldPush(from, message)) return;
   const bool sync = state_->settings().consistency.sync();
   if (sync && header.step < state_->version()) {
     // Applied already; the acknowledgement was lost.
@@ -514,11 +547,13 @@ void ShardCore::Tick(Time now) {
     header.parts = parked.header.parts;
     Reply(parked.from, header, std::move(body), builder.sections());
   }
+  CheckSweep(now);
   SendProgress(now);
 }
 
 std::string ShardCore::WaitingFor() const {
   if (state_ == nullptr) return "the scheduler's START";
+  if (!held_pushes_.empty()) return "the checkpoint writer: copies of changed rows fill checkpoint.copy_bytes";
   if (overloaded_) return fmt::format("room for pushes: {} bytes (cluster.shard_buffer_bytes) are full", buffer_limit_);
   const bool sync = state_->settings().consistency.sync();
   if (state_->job_done() || (!sync && parked_.empty())) return "";
@@ -530,7 +565,7 @@ std::string ShardCore::WaitingFor() const {
 }
 
 size_t ShardCore::held_bytes() const {
-  return assembler_.bytes() + parked_bytes_ + (state_ == nullptr ? 0 : state_->kept_bytes());
+  return assembler_.bytes() + parked_bytes_ + held_push_bytes_ + (state_ == nullptr ? 0 : state_->kept_bytes());
 }
 
 void ShardCore::FillProgress(Progress* progress) const {

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <compare>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/file_system.h"
@@ -48,8 +50,8 @@ class ShardCore {
   // At least every 100 ms: tells parked pulls whom they wait for, and the scheduler how far training is.
   void Tick(Time now);
   // A slice of what is done beside the messages: rows of a checkpoint. Says how long the loop may wait for frames
-  // before the next one: zero where there is more to do now.
-  Duration Work();
+  // before the next one: zero where there is more to do now, less than zero where it must not wait for quiet moments.
+  Duration Work(Time now);
 
   const ShardState* state() const { return state_.get(); }  // nullptr before START
   std::string WaitingFor() const;              // for heartbeats and logs; empty: for nobody
@@ -87,6 +89,9 @@ class ShardCore {
   void OnCut(PeerId from, const Message& message);
   void OnCutAbort(PeerId from, const Message& message);
   void SendCutState(PeerId to, const FrameHeader& request);
+  bool HoldPush(PeerId from, const Message& message);     // true: it waits for the sweep of a cut
+  void ReleasePushes(Time now);
+  void CheckSweep(Time now);
   bool FromScheduler(PeerId from, const FrameHeader& header);
   // Data.
   bool Admit(PeerId from, const FrameHeader& header);     // job, generation, incarnation, map, rank, term
@@ -139,6 +144,10 @@ class ShardCore {
   uint64_t reported_lsn_ = 0;
   ShardCut cut_;
   uint64_t copy_bytes_ = 0;                    // checkpoint.copy_bytes
+  std::deque<std::pair<PeerId, Message>> held_pushes_;
+  size_t held_push_bytes_ = 0;
+  Time sweep_moved_{};                         // when rows were handed over last while pushes are held
+  uint64_t sweep_bytes_ = 0;
 };
 
 }  // namespace capstan

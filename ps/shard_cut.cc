@@ -25,6 +25,17 @@ ShardCut::~ShardCut() = default;
 
 bool ShardCut::busy() const { return sweep_ != nullptr && sweep_->state() != SnapshotSweep::State::kIdle; }
 
+double ShardCut::copies_filled() const {
+  if (stage_ != Stage::kWriting || sweep_->state() != SnapshotSweep::State::kSweeping) return 0;
+  return static_cast<double>(sweep_->copy_bytes()) / static_cast<double>(std::max<uint64_t>(1, sweep_->copy_limit()));
+}
+
+uint64_t ShardCut::handed_over() const { return sweep_ == nullptr ? 0 : sweep_->counts().bytes; }
+
+void ShardCut::GiveUp(const std::string& why) {
+  if (stage_ == Stage::kWriting) Fail(why);
+}
+
 bool ShardCut::TakeNews() { return std::exchange(news_, false); }
 
 void ShardCut::Become(Stage stage) {
@@ -130,6 +141,7 @@ CutState ShardCut::Report() const {
     case Stage::kFailed: report.set_state(CutState::FAILED); break;
   }
   if (stage_ == Stage::kWriting || stage_ == Stage::kWritten) report.set_cut_version(cut_version_);
+  if (stage_ == Stage::kWriting) report.set_bytes(handed_over());
   if (stage_ == Stage::kFailed) report.set_error(error_);
   if (stage_ == Stage::kWritten) {
     report.set_record_bytes(result_.record_bytes);

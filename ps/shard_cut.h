@@ -38,6 +38,12 @@ class ShardCut {
   // True once after the state of the newest order has changed: time to report unasked.
   bool TakeNews();
   bool busy() const;                // rows are being handed out, or freed
+  // Copies of rows that changed during the cut take this much of what they may: 0 … 1. From kSlowDown on the sweep comes
+  // first; from kHoldPushes on updates should wait for it, or the cut is lost.
+  double copies_filled() const;
+  static constexpr double kSlowDown = 0.4, kHoldPushes = 0.85;
+  uint64_t handed_over() const;     // bytes, of the newest cut
+  void GiveUp(const std::string& why);
 
  private:
   enum class Stage { kNone, kWaiting, kWriting, kWritten, kTooLate, kFailed };

@@ -1,5 +1,7 @@
 #include "ps/snapshot_writer.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -11,6 +13,8 @@
 
 namespace capstan {
 namespace {
+
+constexpr uint64_t kRowsPerYield = 256;  // about 50 us of work
 
 constexpr uint64_t kSpaceCheckBytes = uint64_t{16} << 20;
 constexpr size_t kCopyBytes = size_t{1} << 20;
@@ -128,6 +132,8 @@ absl::Status SnapshotWriter::WritePartition(const RingChunk& chunk) {
     const std::span<const std::byte> record = buffer_.Record(row);
     if (hashed) hash.Update(record.data(), record.size() - kStoredCounterBytes);
     CAPSTAN_RETURN_IF_ERROR(layer_->Put(key, record.subspan(sizeof(Key))));
+    // A low priority alone lets us keep a core for milliseconds while a shard waits for it.
+    if (++since_yield_ % kRowsPerYield == 0) sched_yield();
   }
   for (; deleted < deletes.size(); ++deleted) {
     key.key = deletes[deleted];

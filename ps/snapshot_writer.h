@@ -68,6 +68,7 @@ class SnapshotWriter {
   Place place_ = {0, 0};
   bool any_place_ = false;
   std::map<Place, Expected> expected_;  // what the shard said, by partition with rows
+  uint64_t since_yield_ = 0;
   uint64_t written_ = 0;                // bytes of rows
   uint64_t checked_at_ = 0;             // written_ when the space was last looked at
 };

@@ -107,7 +107,9 @@ void CheckpointDirector::OnState(size_t shard, const CutState& state, Time now) 
   switch (state.state()) {
     case CutState::WAITING: return;
     case CutState::WRITING:
-      last_advance_ = now;
+      // That it still writes is no progress: its disk may hang.
+      if (!part.writing || state.bytes() > part.bytes) last_advance_ = now;
+      part.bytes = std::max<uint64_t>(part.bytes, state.bytes());
       part.writing = true;
       return;
     case CutState::TOO_LATE:
@@ -206,7 +208,10 @@ void CheckpointDirector::GiveUp(const std::string& why, Time now) {
 
 // ---- when ---------------------------------------------------------------------------------------------------
 
-void CheckpointDirector::Ask(const std::string& reason) { asked_ = reason; }
+void CheckpointDirector::Ask(const std::string& reason) {
+  asked_ = reason;
+  not_before_ = Time();  // who asks may have little time: a failure before counts for nothing
+}
 
 void CheckpointDirector::OnEpochEnd(uint32_t epoch) {
   if (config_->epoch_end() && epoch < epochs_) epoch_ended_ = true;
@@ -237,7 +242,9 @@ void CheckpointDirector::Regular(Time now) {
   std::string reason;
   if (!asked_.empty()) {
     reason = asked_;
-  } else if (!due_.empty() && id_ == 0) {
+  } else if (!due_.empty()) {
+    // One that is ordered is waited for, whatever is due meanwhile: replacing it would put it off again and again.
+    if (id_ != 0) return;
     reason = due_;
   } else if (config_->seconds() > 0 && now >= next_by_time_) {
     reason = fmt::format("{} s", config_->seconds());

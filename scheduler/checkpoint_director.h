@@ -89,6 +89,7 @@ class CheckpointDirector {
     bool written = false;
     bool writing = false;
     bool full = false;
+    uint64_t bytes = 0;                    // handed to its writer so far
     uint64_t version = 0;                  // of the cut
     ShardPart part;
   };
@@ -130,7 +131,7 @@ class CheckpointDirector {
   std::string asked_;                      // reason of one that should be taken now
   bool asked_ordered_ = false;             // the one under way is for it
   bool epoch_ended_ = false;               // async
-  std::string due_;                        // reason of one that was ordered when it was due and came too late
+  std::string due_;                        // reason of one that was ordered when it was due and is not there yet
   Time next_by_time_{};
   uint64_t next_by_examples_ = 0;
   uint64_t next_by_steps_ = 0;             // async

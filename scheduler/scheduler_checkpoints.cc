@@ -103,6 +103,8 @@ void SchedulerCore::FillHead(CheckpointManifest* head) const {
 
 void SchedulerCore::OnCheckpoint(const CheckpointEntry& entry, const std::string& reason) {
   checkpoint_failed_ = false;
+  checkpoints_.push_back(entry);
+  ++state_changes_;
   events_.OnCheckpoint(entry, reason);
 }
 

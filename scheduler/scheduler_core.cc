@@ -306,6 +306,7 @@ void SchedulerCore::OnRankDone(PeerId from, const Message& message, const Member
   if (!done.ok() || !Owns(member, done->rank(), done->term())) return refused_.Add();
   requests_.Add();
   ranks_[done->rank()].done = true;
+  ++state_changes_;
   last_advance_ = now;
   Send(from, MessageKind::kRankDoneReply, message.header.src_incarnation, *done);
   CheckPhase(now);
@@ -341,6 +342,7 @@ void SchedulerCore::OnBye(const Message& message) {
 
 void SchedulerCore::Enter(Phase phase, Time now) {
   phase_ = phase;
+  ++state_changes_;
   phase_start_ = now;
   next_send_ = now;
   next_word_ = now + kWordInterval;

@@ -20,6 +20,7 @@ namespace capstan {
 class EffectiveJob;
 class Join;
 class Progress;
+class SchedulerState;
 class Start;
 
 struct SchedulerOptions {
@@ -88,6 +89,11 @@ class SchedulerCore final : private CheckpointHost {
   std::string WaitingFor(Time now) const;
   // Requests of workers answered so far: for leases, and at the end of ranks. Never one per batch.
   uint64_t requests() const { return requests_.value(); }
+
+  // What must outlive this process (recovery builds on it): job, members, shard map, leases, checkpoints. The number
+  // grows whenever it has changed in a way that must not be forgotten.
+  void FillState(SchedulerState* state) const;
+  uint64_t state_changes() const { return state_changes_ + roster_.members().size(); }
 
   // After a successful end.
   const EffectiveJob& job() const { return *job_; }
@@ -174,6 +180,8 @@ class SchedulerCore final : private CheckpointHost {
   std::unique_ptr<CheckpointDirector> director_;  // where there is a store
   uint32_t epochs_closed_ = 0;           // async and ssp
   bool checkpoint_failed_ = false;       // the newest try
+  std::vector<CheckpointEntry> checkpoints_;  // of this run, oldest first
+  uint64_t state_changes_ = 0;
   std::string preempted_;                // why the job ends after the next checkpoint
   SchedulerEvents::ProgressReport progress_;
   ExitCode exit_code_ = ExitCode::kDone;

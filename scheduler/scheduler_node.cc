@@ -7,6 +7,7 @@
 
 #include "proto/control.pb.h"
 #include "scheduler/checkpoint_folders.h"
+#include "scheduler/state_keeper.h"
 #include "transport/node_loop.h"
 
 namespace capstan {
@@ -97,6 +98,8 @@ SchedulerResult SchedulerNode::Run() {
   NodeOutbox outbox(*transport);
   MetricsRegistry metrics;
   SchedulerCore core(std::move(core_options), *job_, outbox, metrics, events_);
+  StateKeeper keeper(*options_.file_system, options_.state_folder,
+                     [this](const std::string& line) { events_.OnPhase(line); });
   Time training_began{}, training_ended{};
 
   NodeHandlers handlers;
@@ -104,6 +107,7 @@ SchedulerResult SchedulerNode::Run() {
   handlers.on_tick = [&](Time now) {
     DoWishes(core, now);
     core.Tick(now);
+    keeper.Keep(core, now);
   };
   handlers.on_wake = [&](Time now) {
     if (core.phase() == SchedulerCore::Phase::kTraining && training_began == Time()) training_began = now;
@@ -111,6 +115,7 @@ SchedulerResult SchedulerNode::Run() {
   };
   handlers.done = [&] { return core.finished(); };
   RunNodeLoop(*transport, outbox, clock_, handlers);
+  keeper.Keep(core, clock_.Now());
   result.frames = transport->stats();
   CloseNode(*transport, outbox, clock_, kFarewell);
 

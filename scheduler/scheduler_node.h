@@ -20,6 +20,7 @@ struct SchedulerNodeOptions {
   TransportFactory make_transport;
   FileSystem* file_system = nullptr;
   std::string checkpoint_root;  // seen by all servers; empty: nothing is stored
+  std::string state_folder;     // of this job's scheduler alone; empty: its state is not kept
   std::function<void(const std::string& endpoint)> on_bound;  // the real endpoint; before anything else
 };
 

@@ -77,7 +77,7 @@ class ShardHarness {
     return said.empty() ? CutState() : Body<CutState>(said.back());
   }
   void Work() {
-    for (int i = 0; i < 1000 && core_.Work() < Duration::max(); ++i) {
+    for (int i = 0; i < 1000 && core_.Work(clock_.Now()) < Duration::max(); ++i) {
     }
   }
 

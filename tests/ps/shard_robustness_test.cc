@@ -75,7 +75,7 @@ TEST_P(ShardRobustness, SurvivesDamagedFrames) {
       const std::vector<Message> frames = ValidFrames(shard.core().state()->version());
       shard.Deliver(1 + mutator.random().Below(4), mutator.Pick(frames));
       if (i % 10 == 0) shard.Tick(std::chrono::milliseconds(300));
-      shard.core().Work();
+      shard.core().Work(shard.clock().Now());
       ASSERT_LE(shard.core().held_bytes(), 2 * options.shard_buffer_bytes);
       ASSERT_LT(shard.outbox().bytes(), size_t{1} << 20) << "a few frames must not make many";
       shard.outbox().Take();

@@ -42,6 +42,13 @@ class DirectorTest : public ::testing::Test, public CheckpointHost {
     answer.set_full(!orders_.back().has_parent());
     director_->OnState(shard, answer, now_);
   }
+  void Writing(size_t shard, uint64_t bytes) {
+    CutState answer;
+    answer.set_id(store_.newest_id);
+    answer.set_state(CutState::WRITING);
+    answer.set_bytes(bytes);
+    director_->OnState(shard, answer, now_);
+  }
   void AllWritten(uint64_t version = 0) {
     for (size_t shard = 0; shard < shards_; ++shard) Answer(shard, CutState::WRITTEN, version);
   }
@@ -75,6 +82,8 @@ TEST_F(DirectorTest, SyncOrdersTheNextStepAndEpochAheadOfTime) {
   Make(true);
   Tick();
   ASSERT_THAT(orders_, SizeIs(2)) << "one a shard";
+  EXPECT_EQ(orders_[0].root(), "root");
+  EXPECT_EQ(orders_[0].token(), "token");
   EXPECT_EQ(orders_[0].step(), 100u);
   EXPECT_EQ(orders_[0].epoch(), 1u);
   EXPECT_EQ(orders_[0].parent(), 0u) << "the first is full";
@@ -262,6 +271,206 @@ TEST_F(DirectorTest, MetricIsTheMeanLossSinceTheOneBefore) {
   ASSERT_THAT(store_.heads, SizeIs(2));
   EXPECT_DOUBLE_EQ(store_.heads[0].metric(), -0.7);
   EXPECT_DOUBLE_EQ(store_.heads[1].metric(), -0.5);
+}
+
+// Each of these is due again before the step of its order comes: the order that stands must be waited for.
+TEST_F(DirectorTest, AnOrderOfADueOneIsNotPutOffByTheNextThatIsDue) {
+  struct Case {
+    const char* why;
+    uint64_t examples;
+    uint32_t seconds;
+    Duration step;
+  };
+  const Case cases[] = {
+      {"fewer examples than a step has", 10, 0, kTick},
+      {"seconds shorter than a step", 0, 1, std::chrono::seconds(3)},
+  };
+  for (const Case& c : cases) {
+    config_.set_examples(c.examples);
+    config_.set_seconds(c.seconds);
+    config_.set_epoch_end(false);
+    at_ = CheckpointDirector::Now();
+    done_.clear();
+    orders_.clear();
+    store_.newest_id = 0;
+    Make(true);
+    for (int step = 0; step < 200 && done_.size() < 3; ++step) {
+      for (Duration spent{}; spent < c.step; spent += kTick) Tick();
+      ++at_.version;
+      at_.examples += 64;
+      if (!orders_.empty() && at_.version == orders_.back().step()) AllWritten(at_.version);
+    }
+    EXPECT_THAT(done_, SizeIs(3)) << c.why;
+    EXPECT_EQ(store_.newest_id, 3u) << c.why << ": no number is wasted";
+  }
+}
+
+TEST_F(DirectorTest, AsyncWaitsForTheAnswersToWhatItOrdered) {
+  config_.set_steps(1);
+  config_.set_epoch_end(false);
+  Make(false);
+  for (int i = 0; i < 10; ++i) {
+    ++at_.version;
+    Tick();
+  }
+  EXPECT_EQ(store_.newest_id, 1u);
+  EXPECT_THAT(aborts_, IsEmpty());
+  AllWritten(1);
+  EXPECT_THAT(reasons_, ElementsAre("1 steps"));
+}
+
+TEST_F(DirectorTest, AWriterThatTakesNothingMoreIsGivenUpHoweverOftenItSaysThatItWrites) {
+  config_.set_steps(10);
+  config_.set_timeout_ms(30'000);
+  Make(true);
+  Tick();
+  uint64_t bytes = 0;
+  for (int i = 0; i < 120; ++i) {
+    Tick(std::chrono::milliseconds(500));
+    Writing(0, ++bytes);
+    Writing(1, 7);
+  }
+  EXPECT_THAT(failures_, IsEmpty()) << "one of them gets on";
+  for (int i = 0; i < 61; ++i) {
+    Tick(std::chrono::milliseconds(500));
+    Writing(0, bytes);
+    Writing(1, 7);
+  }
+  EXPECT_THAT(failures_, SizeIs(1));
+}
+
+TEST_F(DirectorTest, WhoAsksDoesNotWaitOutThePauseAfterAFailure) {
+  config_.set_steps(10);
+  Make(true);
+  Tick();
+  Answer(1, CutState::FAILED, 0, "disk full");
+  director_->Ask("SIGTERM");
+  Tick();
+  EXPECT_EQ(store_.newest_id, 2u);
+  Answer(1, CutState::FAILED, 0, "disk full");
+  Tick();
+  EXPECT_EQ(store_.newest_id, 2u) << "once";
+  EXPECT_TRUE(director_->asked());
+}
+
+TEST_F(DirectorTest, FailuresInARowArePausedLongerAndLonger) {
+  config_.set_steps(10);
+  Make(true);
+  Tick();
+  for (const int pause : {5, 10, 20, 40, 80, 160, 300, 300}) {
+    const uint64_t tried = store_.newest_id;
+    Answer(0, CutState::FAILED, 0, "disk full");
+    Tick(std::chrono::seconds(pause) - std::chrono::milliseconds(1));
+    EXPECT_EQ(store_.newest_id, tried) << pause;
+    Tick(std::chrono::milliseconds(1));
+    EXPECT_EQ(store_.newest_id, tried + 1) << pause;
+  }
+  AllWritten(10);
+  Tick();
+  Answer(0, CutState::FAILED, 0, "disk full");
+  const uint64_t tried = store_.newest_id;
+  Tick(std::chrono::seconds(6));
+  EXPECT_EQ(store_.newest_id, tried + 1) << "a success forgives";
+}
+
+TEST_F(DirectorTest, EachOneThatCameTooLateIsFollowedByOneWithMoreTime) {
+  config_.set_seconds(1);
+  config_.set_epoch_end(false);
+  Make(true);
+  Tick(std::chrono::seconds(2));
+  uint64_t lead = orders_.back().step() - at_.version;
+  for (int i = 0; i < 5; ++i) {
+    at_.version = orders_.back().step() + 1;
+    Answer(1, CutState::TOO_LATE, at_.version);
+    Answer(0, CutState::TOO_LATE, at_.version);  // of the same order: counts once
+    Tick();
+    EXPECT_GE(orders_.back().step() - at_.version, 2 * lead);
+    lead = orders_.back().step() - at_.version;
+    EXPECT_LT(lead, 10'000u);
+  }
+  EXPECT_THAT(failures_, IsEmpty());
+  AllWritten(orders_.back().step());
+  EXPECT_THAT(reasons_, ElementsAre("1 s"));
+}
+
+TEST_F(DirectorTest, AnswersToOtherOrdersAndOfOtherShardsChangeNothing) {
+  config_.set_steps(10);
+  Make(true);
+  Tick();
+  CutState answer;
+  answer.set_state(CutState::WRITTEN);
+  answer.set_id(store_.newest_id + 1);
+  director_->OnState(0, answer, now_);
+  answer.set_id(store_.newest_id);
+  director_->OnState(2, answer, now_);
+  answer.set_cut_version(10);
+  director_->OnState(0, answer, now_);
+  director_->OnState(0, answer, now_);
+  EXPECT_THAT(store_.heads, IsEmpty());
+  director_->OnState(1, answer, now_);
+  EXPECT_THAT(store_.heads, SizeIs(1));
+  director_->OnState(1, answer, now_);
+  EXPECT_THAT(store_.heads, SizeIs(1)) << "a repeat after the commit";
+}
+
+TEST_F(DirectorTest, OnePartThatIsNotFullMakesAnIncrement) {
+  config_.set_steps(10);
+  config_.set_epoch_end(false);
+  Make(true);
+  Tick();
+  AllWritten(10);
+  at_.version = 10;
+  Tick();
+  CutState answer;
+  answer.set_id(store_.newest_id);
+  answer.set_state(CutState::WRITTEN);
+  answer.set_cut_version(20);
+  answer.set_full(true);  // it had lost its base
+  director_->OnState(0, answer, now_);
+  answer.set_full(false);
+  director_->OnState(1, answer, now_);
+  ASSERT_THAT(store_.heads, SizeIs(2));
+  EXPECT_EQ(store_.heads[0].kind(), CheckpointManifest::FULL);
+  EXPECT_FALSE(store_.heads[0].has_parent());
+  EXPECT_EQ(store_.heads[1].kind(), CheckpointManifest::INCREMENTAL);
+  EXPECT_EQ(store_.heads[1].parent(), 1u);
+}
+
+TEST_F(DirectorTest, TheParentIsTheNewestThatBecameWhole) {
+  config_.set_steps(10);
+  config_.set_epoch_end(false);
+  Make(true);
+  Tick();
+  AllWritten(10);
+  Tick();
+  EXPECT_EQ(orders_.back().parent(), 1u);
+  Answer(0, CutState::FAILED, 0, "disk full");
+  Tick(std::chrono::seconds(6));
+  EXPECT_EQ(orders_.back().id(), 3u);
+  EXPECT_EQ(orders_.back().parent(), 1u);
+}
+
+TEST_F(DirectorTest, TheLastOneIsTriedThreeTimesThenItsFailureIsTheRuns) {
+  Make(true);
+  director_->BeginFinal("the end of the job", now_);
+  for (uint64_t tries = 1; tries <= 3; ++tries) {
+    EXPECT_EQ(store_.newest_id, tries);
+    EXPECT_EQ(director_->failure(), "");
+    Answer(1, CutState::FAILED, 0, "server-1: disk full");
+    Tick(std::chrono::seconds(3));
+  }
+  EXPECT_EQ(director_->failure(), "server-1: disk full");
+  EXPECT_FALSE(director_->finished());
+  for (int i = 0; i < 100; ++i) Tick();
+  EXPECT_EQ(store_.newest_id, 3u);
+}
+
+TEST_F(DirectorTest, TheLastOneIsNotWaitedForForEver) {
+  config_.set_timeout_ms(30'000);
+  Make(true);
+  director_->BeginFinal("the end of the job", now_);
+  for (int i = 0; i < 200; ++i) Tick(std::chrono::milliseconds(500));
+  EXPECT_THAT(director_->failure(), HasSubstr("no part of shard 0, shard 1 for 30 s"));
 }
 
 TEST_F(DirectorTest, StopGivesUpAndOrdersNothingMore) {

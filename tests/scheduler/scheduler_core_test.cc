@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/partition_map.h"
+#include "proto/scheduler_state.pb.h"
 #include "scheduler_harness.h"
 
 namespace capstan {
@@ -12,6 +14,7 @@ namespace {
 
 using testing::Body;
 using testing::JobOptions;
+using testing::kJob;
 using testing::kServerIncarnation;
 using testing::Member;
 using testing::SchedulerHarness;
@@ -378,6 +381,30 @@ TEST(SchedulerPreempt, DoesNotInsistOnACheckpoint) {
   EXPECT_EQ(node.core().phase(), Phase::kTraining) << "first a checkpoint";
   node.Tick(kSecond / 20);
   EXPECT_FALSE(node.outbox().Take(MessageKind::kCut).empty());
+}
+
+TEST(SchedulerState, HoldsWhatMustOutliveTheProcess) {
+  JobOptions options;
+  options.servers = 2;
+  options.consistency = "async";
+  SchedulerHarness scheduler(options);
+  const uint64_t before = scheduler.core().state_changes();
+  scheduler.StartTraining();
+  EXPECT_GT(scheduler.core().state_changes(), before);
+  SchedulerState state;
+  scheduler.core().FillState(&state);
+  EXPECT_EQ(state.phase(), SchedulerState::TRAINING);
+  EXPECT_EQ(state.job_id(), testing::kJob);
+  ASSERT_EQ(state.member_size(), 3);
+  EXPECT_EQ(state.member(1).name(), "server-1");
+  EXPECT_EQ(state.member(1).shard_endpoint(0), "test://server-1/shard-0");
+  ASSERT_EQ(state.rank_size(), 2);
+  EXPECT_EQ(state.rank(1).term(), 1u);
+  EXPECT_TRUE(state.rank(1).has_owner());
+  ASSERT_EQ(state.map().shard_size(), 2);
+  EXPECT_EQ(state.map().shard(1).owned(0).first(), 4u);
+  EXPECT_EQ(state.map().shard(1).owned(0).count(), 4u);
+  EXPECT_EQ(state.leases().closed_below(), 1u);
 }
 
 TEST(SchedulerEnd, RepeatsEndUntilAllSaidBye) {

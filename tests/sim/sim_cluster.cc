@@ -103,11 +103,11 @@ class ShardNode final : public SimNode {
       : sink_(fs, options), core_(std::move(identity), outbox, metrics_, Around(fs, &sink_)) {}
   void OnMessage(PeerId from, Message message, Time now) override {
     core_.OnMessage(from, std::move(message), now);
-    core_.Work();  // one slice: the rest comes between later frames
+    core_.Work(now);  // one slice: the rest comes between later frames
   }
   void Tick(Time now) override {
     core_.Tick(now);
-    core_.Work();
+    core_.Work(now);
   }
   const ShardCore& core() const { return core_; }
 

@@ -132,7 +132,9 @@ int InspectUnreadable(const char* command, const absl::Status& status) {
   return ToInt(ExitCode::kCheckpoint);
 }
 
-int InspectUsage(const char* command, const std::string& what) { return InspectFailure(command, InvalidArgument(what)); }
+int InspectUsage(const char* command, const std::string& what) {
+  return InspectFailure(command, InvalidArgument(what));
+}
 
 int Say(const char* command, const std::string& text, int code) {
   if (Print("{}", text) && std::fflush(stdout) == 0) return code;
@@ -144,7 +146,8 @@ int SayJson(const char* command, const Json& json, int code) {
 }
 
 int InspectWithoutPath(const char* command) {
-  return InspectUsage(command, "CHECKPOINT is missing: a run's folder, its checkpoints folder, or one of the C000001 … in it");
+  return InspectUsage(command,
+                      "CHECKPOINT is missing: a run's folder, its checkpoints folder, or one of the C000001 … in it");
 }
 
 }  // namespace capstan

@@ -41,8 +41,8 @@ absl::Status CheckOutsideCheckpoint(const std::string& out, const CheckpointRead
 // What a row is before its first update.
 std::vector<float> InitialRow(const CheckpointManifest& manifest, const TableSpec& table, Key key);
 
-std::string Bytes(uint64_t bytes);      // "12.3 MB"
-std::string When(int64_t seconds);      // "2030-01-31 12:00:00", UTC; "" for 0
+std::string Bytes(uint64_t bytes);  // "12.3 MB"
+std::string When(int64_t seconds);  // "2030-01-31 12:00:00", UTC; "" for 0
 
 // Says what is wrong and gives the code: usage for kInvalidArgument, else unreadable.
 int InspectFailure(const char* command, const absl::Status& status);

@@ -3,6 +3,7 @@
 //   metrics.jsonl   one line per interval
 //   result.json     written last
 //   checkpoints/    C000001 …; the newest is the model (storage/checkpoint_format.h)
+//   scheduler/      the scheduler's state, a folder for each job id (storage/scheduler_state_store.h)
 //   logs/           one file per process
 #pragma once
 

@@ -36,6 +36,7 @@ SchedulerSide::SchedulerSide(SchedulerSideOptions options, const EffectiveJob& j
   node.core.from = options_.start.from;
   node.core.lineage = options_.start.lineage;
   node.checkpoint_root = folder_.checkpoints_path();
+  node.state_folder = fmt::format("{}/scheduler/{:016x}", folder_.path(), node.core.job_id);
   node.core.heartbeats = options_.heartbeats;
   node.bind_endpoint = options_.bind_endpoint;
   node.make_transport = options_.make_transport;
