@@ -19,6 +19,12 @@ if(NOT CAPSTAN_FUZZ)   # the fuzz targets do no arithmetic, and clang has no Ope
   set_target_properties(capstan_dnnl PROPERTIES
     IMPORTED_LOCATION ${DNNL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE})
   find_package(OpenMP REQUIRED COMPONENTS CXX)
+  # RocksDB's own package file insists on the development files of every codec, none of which we use.
+  find_path(ROCKSDB_INCLUDE rocksdb/sst_file_writer.h REQUIRED)
+  find_library(ROCKSDB_LIBRARY rocksdb REQUIRED)
+  add_library(capstan_rocksdb UNKNOWN IMPORTED)
+  set_target_properties(capstan_rocksdb PROPERTIES
+    IMPORTED_LOCATION ${ROCKSDB_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${ROCKSDB_INCLUDE})
 endif()
 if(CAPSTAN_TESTS AND NOT CAPSTAN_FUZZ)
   find_package(GTest REQUIRED)

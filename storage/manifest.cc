@@ -1,20 +1,17 @@
-#include <algorithm>
 #include <cstring>
 #include <set>
-#include <tuple>
 
 #include <fmt/core.h>
-#include <glog/logging.h>
 
 #include "common/hash.h"
 #include "common/partition_map.h"
 #include "proto/control.pb.h"
+#include "storage/job_tables.h"
 #include "storage/model_store.h"
 
 namespace capstan {
 namespace {
 
-constexpr size_t kSumBytes = 48;
 constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 constexpr size_t kDigestBytes = sizeof(Sha256Digest);
 
@@ -23,23 +20,6 @@ std::string ManifestPath(const std::string& folder) { return folder + "/manifest
 template <typename T>
 void AppendRaw(std::string* out, const T& value) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-std::string CheckTables(const EffectiveJob& job) {
-  if (job.table_size() == 0) return "it has no table";
-  std::set<uint32_t> ids;
-  std::set<std::string> names;
-  for (const TableSpec& table : job.table()) {
-    if (table.id() > 0xFFFF || !ids.insert(table.id()).second || !names.insert(table.name()).second) {
-      return fmt::format("table {} '{}' has an id or a name that another one has, or an id above 65535",
-                         table.id(), table.name());
-    }
-    if (table.width() < 1 || table.width() > kMaxRecordFloats) {
-      return fmt::format("table '{}' has width {}, outside 1…{}", table.name(), table.width(),
-                         kMaxRecordFloats);
-    }
-  }
-  return "";
 }
 
 // Why this manifest describes no model; empty if it does.
@@ -62,61 +42,10 @@ std::string WhatIsWrong(const ModelManifest& manifest) {
   if (absl::Status status = ShardMap::Even(partitions, 1).status(); !status.ok()) {
     return std::string(status.message());
   }
-  return CheckTables(manifest.job());
+  return WhatIsWrongWithTables(manifest.job());
 }
 
 }  // namespace
-
-std::string PackSums(std::span<const PartitionSum> sums) {
-  std::string packed;
-  packed.reserve(sums.size() * kSumBytes);
-  for (const PartitionSum& sum : sums) {
-    AppendRaw(&packed, uint32_t{sum.table});
-    AppendRaw(&packed, sum.partition);
-    AppendRaw(&packed, sum.rows);
-    AppendRaw(&packed, sum.sha256);
-  }
-  return packed;
-}
-
-absl::StatusOr<std::vector<PartitionSum>> UnpackSums(std::string_view packed) {
-  if (packed.size() % kSumBytes != 0) {
-    return InvalidArgument(
-        fmt::format("{} bytes of partition sums are no multiple of {}", packed.size(), kSumBytes));
-  }
-  std::vector<PartitionSum> sums(packed.size() / kSumBytes);
-  const char* from = packed.data();
-  for (PartitionSum& sum : sums) {
-    uint32_t table = 0;
-    std::memcpy(&table, from, 4);
-    std::memcpy(&sum.partition, from + 4, 4);
-    std::memcpy(&sum.rows, from + 8, 8);
-    std::memcpy(sum.sha256.data(), from + 16, kDigestBytes);
-    if (table > 0xFFFF)
-      return InvalidArgument(fmt::format("a partition sum names table {}, above 65535", table));
-    sum.table = static_cast<TableId>(table);
-    from += kSumBytes;
-  }
-  return sums;
-}
-
-std::string ModelSha256(std::span<const std::string> table_names, std::vector<PartitionSum> sums) {
-  for (const PartitionSum& sum : sums) CHECK_LT(sum.table, table_names.size()) << "a table without a name";
-  std::sort(sums.begin(), sums.end(), [&](const PartitionSum& a, const PartitionSum& b) {
-    return std::tie(table_names[a.table], a.partition) < std::tie(table_names[b.table], b.partition);
-  });
-  Sha256 hash;
-  for (const PartitionSum& sum : sums) {
-    if (sum.rows == 0) continue;
-    const std::string& name = table_names[sum.table];
-    const uint32_t length = static_cast<uint32_t>(name.size());
-    hash.Update(&length, sizeof(length));
-    hash.Update(name.data(), name.size());
-    hash.Update(&sum.partition, sizeof(sum.partition));
-    hash.Update(sum.sha256.data(), sum.sha256.size());
-  }
-  return ToHex(hash.Finish());
-}
 
 std::string PartFileName(ShardId shard) { return fmt::format("part-{:05}.rows", shard); }
 

@@ -33,13 +33,13 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/file_system.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/types.h"
+#include "storage/model_hash.h"
 
 namespace capstan {
 
@@ -47,28 +47,6 @@ class ModelManifest;
 
 inline constexpr uint32_t kModelFormat = 1;  // of manifest and parts
 inline constexpr uint32_t kMaxRecordFloats = 1u << 20;
-
-// SHA-256 over the records of one (table, partition), rows by key; a record is key (u64 LE), weights and
-// slots (f32 LE), no counters.
-struct PartitionSum {
-  TableId table = 0;
-  PartitionId partition = 0;
-  uint64_t rows = 0;
-  Sha256Digest sha256 = {};
-  bool operator==(const PartitionSum&) const = default;
-};
-
-// PartitionSums travel in control messages as packed bytes, 48 each: table u32, partition u32, rows u64,
-// SHA-256.
-std::string PackSums(std::span<const PartitionSum> sums);
-// kInvalidArgument if the bytes are no whole number of sums or name a table above 65535.
-absl::StatusOr<std::vector<PartitionSum>> UnpackSums(std::string_view packed);
-
-// model_sha256 in lower-case hex: the SHA-256 of, for all non-empty partitions in (table name, partition)
-// order: length of the name (u32), name, partition (u32), SHA-256 (32 bytes). Independent of shards,
-// processes and order of arrival. Every table id in `sums` must have a name.
-std::string ModelSha256(std::span<const std::string> table_names /* by wire id */,
-                        std::vector<PartitionSum> sums);
 
 // Writes one part file. One thread. After an error the file is of no use.
 class PartWriter {

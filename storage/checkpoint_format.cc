@@ -1,0 +1,80 @@
+#include "storage/checkpoint_format.h"
+
+#include <bit>
+#include <charconv>
+
+#include <fmt/core.h>
+
+#include "common/hash.h"
+
+namespace capstan {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "values are copied from memory byte for byte");
+
+template <typename T>
+void PutBigEndian(char* to, T value) {
+  for (size_t i = 0; i < sizeof(T); ++i) to[i] = static_cast<char>(value >> (8 * (sizeof(T) - 1 - i)));
+}
+template <typename T>
+T GetBigEndian(const char* from) {
+  T value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) value = static_cast<T>(value << 8 | static_cast<uint8_t>(from[i]));
+  return value;
+}
+
+constexpr size_t kHashedAtOnceBytes = 2048;
+
+}  // namespace
+
+std::array<char, kStoredKeyBytes> EncodeStoredKey(const StoredKey& key) {
+  std::array<char, kStoredKeyBytes> bytes;
+  PutBigEndian(bytes.data(), key.table);
+  PutBigEndian(bytes.data() + 2, key.partition);
+  PutBigEndian(bytes.data() + 6, key.key);
+  return bytes;
+}
+
+absl::StatusOr<StoredKey> DecodeStoredKey(std::string_view bytes) {
+  if (bytes.size() != kStoredKeyBytes)
+    return DataLoss(fmt::format("a key of {} bytes, not {}", bytes.size(), kStoredKeyBytes));
+  StoredKey key;
+  key.table = GetBigEndian<TableId>(bytes.data());
+  key.partition = GetBigEndian<PartitionId>(bytes.data() + 2);
+  key.key = GetBigEndian<Key>(bytes.data() + 6);
+  return key;
+}
+
+void ContentDigest::AddRow(TableId table, Key key, const void* value, size_t bytes) {
+  Hash128 hash;
+  if (bytes <= kHashedAtOnceBytes) {
+    std::array<char, sizeof(Key) + kHashedAtOnceBytes> row;
+    std::memcpy(row.data(), &key, sizeof(key));
+    std::memcpy(row.data() + sizeof(key), value, bytes);
+    hash = HashBytes128(row.data(), sizeof(key) + bytes, table);
+  } else {
+    StreamHash128 stream(table);
+    stream.Update(&key, sizeof(key));
+    stream.Update(value, bytes);
+    hash = stream.Value();
+  }
+  low += hash.low;
+  high += hash.high;
+}
+
+std::string CheckpointFolderName(uint64_t id) { return fmt::format("C{:06}", id); }
+
+absl::StatusOr<uint64_t> ParseCheckpointFolderName(std::string_view name) {
+  uint64_t id = 0;
+  const char* const end = name.data() + name.size();
+  const bool starts = name.size() >= 7 && name[0] == 'C';
+  const auto parsed = starts ? std::from_chars(name.data() + 1, end, id) : std::from_chars_result{name.data(), {}};
+  // Written back it must be the same: no "C0000001", no number that overflows.
+  if (!starts || parsed.ptr != end || parsed.ec != std::errc() || CheckpointFolderName(id) != name)
+    return InvalidArgument(fmt::format("'{}' is no name of a checkpoint's folder (C000007)", name));
+  return id;
+}
+
+std::string ShardFolderName(uint32_t shard) { return fmt::format("shard-{:04}", shard); }
+
+}  // namespace capstan
