@@ -2,7 +2,9 @@
 //
 //   ROOT/capstan-root.pb            the root's own token (checkpoint_root.h)
 //   ROOT/C000007.tmp/               one being made
+//   ROOT/C000007.del/               one being removed
 //   ROOT/C000007/
+//     capstan-folder.pb             the root's token and the id, from the first moment on: what we made and may remove
 //     manifest.pb                   CheckpointManifest (checkpoint.proto), then XXH3-64 of those bytes (u64 LE)
 //     shard-0003/shard.pb           ShardRecord, framed the same
 //     shard-0003/C000007-0000.sst   the newest layer of this shard, cut into files of at most 256 MiB

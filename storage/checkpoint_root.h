@@ -31,6 +31,8 @@ struct CheckpointEntry {
   std::optional<double> metric;
 };
 
+CheckpointEntry EntryOf(const CheckpointManifest& manifest, const std::string& folder);
+
 // What a shard reported; the scheduler checks it against the folder before it commits.
 struct ShardPart {
   uint64_t record_bytes = 0;
@@ -40,7 +42,7 @@ struct ShardPart {
 class CheckpointRoot {
  public:
   // Makes the folder with a new token file, or opens the one there. kInvalidArgument: the folder holds other things
-  // and no token of ours.
+  // and no token of ours. A damaged token file is made again from the markers of the folders beside it.
   static absl::StatusOr<std::unique_ptr<CheckpointRoot>> Open(FileSystem& fs, const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -52,11 +54,13 @@ class CheckpointRoot {
   std::string FolderOf(uint64_t id) const;           // ROOT/C000007
   std::string WorkingFolderOf(uint64_t id) const;    // ROOT/C000007.tmp
 
-  // Makes the working folder with our marker file inside.
+  // Makes the working folder with our marker file inside. An id that any folder ever had is kInvalidArgument; after an
+  // error ask NextId again.
   absl::Status Begin(uint64_t id);
   // Reads every shard's record, lists its files in the manifest (names, sizes, hashes as the records say; checks that
   // the files are there with those sizes), sums up rows, writes the manifest, syncs files and folders, renames.
-  // After an error the working folder is still there: Abandon it. parts[i] belongs to shard i.
+  // After an error the working folder is still there: Abandon it. (Where only the very last sync failed, the checkpoint
+  // is there under its name, whole, and List has it.) parts[i] belongs to shard i.
   absl::StatusOr<CheckpointEntry> Commit(uint64_t id, const CheckpointManifest& head, const std::vector<ShardPart>& parts);
   // Removes the working folder. Not there: fine.
   absl::Status Abandon(uint64_t id);
@@ -66,17 +70,27 @@ class CheckpointRoot {
   // The newest whose records and file sizes agree (CheckpointReader::Verify::kRecords). kNotFound: none is good.
   absl::StatusOr<CheckpointEntry> NewestGood(std::vector<std::string>* skipped);
 
-  // Removes working folders that carry our marker, except `keep` (0: none). Others are left alone and named in `log`.
+  // Removes working folders that carry our marker, except `keep` (0: none), and what an interrupted removal left. Others
+  // are left alone and named in `log`. Goes on after an error; the first one is the result.
   absl::Status CleanUp(uint64_t keep, std::vector<std::string>* log);
-  // Removes what the policy does not keep. Never the newest, never the only good one, never `in_use` ids, none that a
-  // reader holds. A removed one is renamed first, so that it is never half there under its name.
+  // Removes what the policy does not keep. Never the newest good one, never `in_use` ids, none that a reader holds, none
+  // without our marker. Damaged ones newer than the newest good one do not count and are left to a person, as are those
+  // with an unusable manifest. A removed one is renamed first (C000007.del), so that it is never half there under its
+  // name.
   absl::Status Retain(const RetentionPolicy& policy, const std::vector<uint64_t>& in_use, std::vector<std::string>* log);
 
  private:
   CheckpointRoot(FileSystem& fs, std::string path) : fs_(fs), path_(std::move(path)) {}
+  absl::StatusOr<CheckpointEntry> CommitUnnamed(uint64_t id, const CheckpointManifest& head,
+                                                const std::vector<ShardPart>& parts);
+  absl::Status Publish(const CheckpointManifest& manifest, uint32_t shards);
+  absl::Status RenameAndRemove(const std::string& folder, uint64_t id);
+  absl::Status RemoveComplete(const CheckpointEntry& entry, std::vector<std::string>* log);
+
   FileSystem& fs_;
   std::string path_;
   std::string token_;
+  uint64_t highest_id_ = 0;  // ever begun here
 };
 
 // For servers: does `root` (from an order) hold this token? kFailedPrecondition says what to mount where.
