@@ -12,15 +12,20 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "values are copied from memory byte for byte");
 
+uint16_t Swapped(uint16_t value) { return __builtin_bswap16(value); }
+uint32_t Swapped(uint32_t value) { return __builtin_bswap32(value); }
+uint64_t Swapped(uint64_t value) { return __builtin_bswap64(value); }
+
 template <typename T>
 void PutBigEndian(char* to, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) to[i] = static_cast<char>(value >> (8 * (sizeof(T) - 1 - i)));
+  const T swapped = Swapped(value);
+  std::memcpy(to, &swapped, sizeof(T));
 }
 template <typename T>
 T GetBigEndian(const char* from) {
   T value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) value = static_cast<T>(value << 8 | static_cast<uint8_t>(from[i]));
-  return value;
+  std::memcpy(&value, from, sizeof(T));
+  return Swapped(value);
 }
 
 constexpr size_t kHashedAtOnceBytes = 2048;
@@ -68,7 +73,8 @@ absl::StatusOr<uint64_t> ParseCheckpointFolderName(std::string_view name) {
   uint64_t id = 0;
   const char* const end = name.data() + name.size();
   const bool starts = name.size() >= 7 && name[0] == 'C';
-  const auto parsed = starts ? std::from_chars(name.data() + 1, end, id) : std::from_chars_result{name.data(), {}};
+  const auto parsed =
+      starts ? std::from_chars(name.data() + 1, end, id) : std::from_chars_result{name.data(), {}};
   // Written back it must be the same: no "C0000001", no number that overflows.
   if (!starts || parsed.ptr != end || parsed.ec != std::errc() || CheckpointFolderName(id) != name)
     return InvalidArgument(fmt::format("'{}' is no name of a checkpoint's folder (C000007)", name));

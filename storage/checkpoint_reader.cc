@@ -49,10 +49,10 @@ struct CheckpointReader::Impl {
   std::unique_ptr<FolderLock> lock;
   CheckpointRecords records;
   uint32_t partitions = 0;
-  std::vector<uint32_t> owner;                                    // shard of each partition
-  std::vector<std::vector<std::unique_ptr<LayerFiles>>> layers;   // of each shard, oldest first
-  std::vector<TableTotals> totals;                                // by table id
-  std::vector<uint32_t> floats;                                   // by table id
+  std::vector<uint32_t> owner;                                   // shard of each partition
+  std::vector<std::vector<std::unique_ptr<LayerFiles>>> layers;  // of each shard, oldest first
+  std::vector<TableTotals> totals;                               // by table id
+  std::vector<uint32_t> floats;                                  // by table id
 
   void Prepare();
   std::vector<const LayerFiles*> LayersOf(uint32_t shard) const;
@@ -72,7 +72,8 @@ void CheckpointReader::Impl::Prepare() {
   layers.resize(records.shards.size());
   for (uint32_t shard = 0; shard < records.shards.size(); ++shard) {
     const ShardRecord& record = records.shards[shard];
-    for (const PartitionRun& run : record.owned()) std::fill_n(owner.begin() + run.first(), run.count(), shard);
+    for (const PartitionRun& run : record.owned())
+      std::fill_n(owner.begin() + run.first(), run.count(), shard);
     for (const StoredLayer& layer : record.layer()) {
       layers[shard].push_back(std::make_unique<LayerFiles>(layer, folder));
       for (const LayerPartition& part : layer.part()) {
@@ -102,9 +103,10 @@ absl::Status CheckpointReader::Impl::HashFiles(const TellProgress& progress, uin
     const std::string path = folder + "/" + file.name();
     CAPSTAN_ASSIGN_OR_RETURN(const std::string hash, HashFile(*fs, path));
     if (hash != file.xxh3()) {
-      return DataLoss(fmt::format("'{}' is damaged: its hash is not the manifest's; use another checkpoint or restore "
-                                  "the file from a copy",
-                                  path));
+      return DataLoss(
+          fmt::format("'{}' is damaged: its hash is not the manifest's; use another checkpoint or restore "
+                      "the file from a copy",
+                      path));
     }
     *bytes += file.bytes();
     if (progress) progress(*bytes);
@@ -115,17 +117,20 @@ absl::Status CheckpointReader::Impl::HashFiles(const TellProgress& progress, uin
 // After the visits of a partition: were they as many as the record says?
 absl::Status CheckpointReader::Impl::CheckRows(uint32_t shard, RowPlace place, uint64_t seen) const {
   const auto& rows = records.shards[shard].rows();
-  const auto found = std::lower_bound(rows.begin(), rows.end(), place,
-                                      [](const PartitionRows& r, const RowPlace& p) { return PlaceOf(r) < p; });
+  const auto found =
+      std::lower_bound(rows.begin(), rows.end(), place,
+                       [](const PartitionRows& r, const RowPlace& p) { return PlaceOf(r) < p; });
   const uint64_t wanted = found != rows.end() && PlaceOf(*found) == place ? found->rows() : 0;
   if (seen == wanted) return absl::OkStatus();
-  return DataLoss(fmt::format("'{}/{}/{}' does not fit the shard's files: table {}, partition {} has {} rows, the record says {}",
-                              folder, ShardFolderName(shard), kShardRecordFile, place.first, place.second, seen, wanted));
+  return DataLoss(fmt::format(
+      "'{}/{}/{}' does not fit the shard's files: table {}, partition {} has {} rows, the record says {}",
+      folder, ShardFolderName(shard), kShardRecordFile, place.first, place.second, seen, wanted));
 }
 
 // Partitions [first, last) of one shard.
-absl::Status CheckpointReader::Impl::ReadRun(MergedRows* rows, TableId table, uint32_t shard, PartitionId first,
-                                             PartitionId last, const VisitRow& visit) const {
+absl::Status CheckpointReader::Impl::ReadRun(MergedRows* rows, TableId table, uint32_t shard,
+                                             PartitionId first, PartitionId last,
+                                             const VisitRow& visit) const {
   CAPSTAN_RETURN_IF_ERROR(rows->Seek({table, first}, {table, last}));
   RowBuffer buffer;
   PartitionId partition = first;
@@ -156,13 +161,14 @@ absl::Status CheckpointReader::Impl::ForEach(TableId table, PartitionId first, P
   return absl::OkStatus();
 }
 
-// All rows of all tables, in memory order of ModelSha256's hashes.
+// All rows of all tables, hashed as ModelSha256 wants it.
 absl::StatusOr<std::vector<PartitionSum>> CheckpointReader::Impl::SumAll(const TellProgress& progress,
                                                                          uint64_t bytes) const {
   constexpr uint64_t kBytesBetweenTells = uint64_t{16} << 20;
   std::vector<PartitionSum> sums;
   uint64_t told = bytes;
-  for (TableId table = 0; size_t{table} < floats.size(); ++table) {
+  for (const TableSpec& spec : records.manifest.job().table()) {
+    const TableId table = static_cast<TableId>(spec.id());
     std::unique_ptr<Sha256> hash;
     const auto close = [&] {
       if (hash != nullptr) sums.back().sha256 = hash->Finish();
@@ -182,7 +188,6 @@ absl::StatusOr<std::vector<PartitionSum>> CheckpointReader::Impl::SumAll(const T
       return absl::OkStatus();
     }));
     close();
-    if (table == 0xFFFF) break;
   }
   if (progress) progress(bytes);
   return sums;
@@ -193,13 +198,15 @@ absl::Status CheckpointReader::Impl::CheckSums(const std::vector<PartitionSum>& 
     const uint32_t shard = owner[sum.partition];
     const auto& rows = records.shards[shard].rows();
     const RowPlace place = {sum.table, sum.partition};
-    const auto found = std::lower_bound(rows.begin(), rows.end(), place,
-                                        [](const PartitionRows& r, const RowPlace& p) { return PlaceOf(r) < p; });
+    const auto found =
+        std::lower_bound(rows.begin(), rows.end(), place,
+                         [](const PartitionRows& r, const RowPlace& p) { return PlaceOf(r) < p; });
     if (found == rows.end() || PlaceOf(*found) != place || !found->has_sha256()) continue;
     const std::string_view seen(reinterpret_cast<const char*>(sum.sha256.data()), sum.sha256.size());
     if (found->sha256() == seen) continue;
-    return DataLoss(fmt::format("'{}/{}': the rows of table {}, partition {} do not have the SHA-256 of the record", folder,
-                                ShardFolderName(shard), sum.table, sum.partition));
+    return DataLoss(
+        fmt::format("'{}/{}': the rows of table {}, partition {} do not have the SHA-256 of the record",
+                    folder, ShardFolderName(shard), sum.table, sum.partition));
   }
   return absl::OkStatus();
 }
@@ -216,7 +223,8 @@ std::string CheckpointReader::Impl::HashOf(std::vector<PartitionSum> sums) const
 CheckpointReader::CheckpointReader() : impl_(std::make_unique<Impl>()) {}
 CheckpointReader::~CheckpointReader() = default;
 
-absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(FileSystem& fs, const std::string& folder,
+absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(FileSystem& fs,
+                                                                         const std::string& folder,
                                                                          Verify verify) {
   std::unique_ptr<CheckpointReader> reader(new CheckpointReader);
   Impl& impl = *reader->impl_;
@@ -235,14 +243,13 @@ const CheckpointManifest& CheckpointReader::manifest() const { return impl_->rec
 size_t CheckpointReader::shards() const { return impl_->records.shards.size(); }
 const ShardRecord& CheckpointReader::shard(size_t i) const { return impl_->records.shards[i]; }
 uint32_t CheckpointReader::partitions() const { return impl_->partitions; }
-uint32_t CheckpointReader::floats(TableId table) const {
-  return rows(table) == 0 ? 0 : impl_->floats[table];
-}
+uint32_t CheckpointReader::floats(TableId table) const { return rows(table) == 0 ? 0 : impl_->floats[table]; }
 uint64_t CheckpointReader::rows(TableId table) const {
   return table < impl_->totals.size() ? impl_->totals[table].rows : 0;
 }
 
-absl::Status CheckpointReader::ForEach(TableId table, PartitionId first, PartitionId last, const VisitRow& visit) const {
+absl::Status CheckpointReader::ForEach(TableId table, PartitionId first, PartitionId last,
+                                       const VisitRow& visit) const {
   return impl_->ForEach(table, first, last, visit);
 }
 
@@ -256,8 +263,8 @@ absl::StatusOr<bool> CheckpointReader::Get(TableId table, Key key,
     if (!cursor.valid() || cursor.key() != wanted) continue;
     if (cursor.value().empty()) return false;
     if (table >= impl_->floats.size() || cursor.value().size() != StoredValueBytes(impl_->floats[table])) {
-      return DataLoss(fmt::format("'{}' is damaged: the row of table {}, key {} has {} bytes", cursor.path(), table, key,
-                                  cursor.value().size()));
+      return DataLoss(fmt::format("'{}' is damaged: the row of table {}, key {} has {} bytes", cursor.path(),
+                                  table, key, cursor.value().size()));
     }
     RowBuffer buffer;
     visit(buffer.Fill(wanted, cursor.value()));
@@ -274,8 +281,8 @@ absl::Status CheckpointReader::VerifyAll(const std::function<void(uint64_t bytes
   if (!manifest().has_model_sha256()) return absl::OkStatus();
   const std::string computed = impl_->HashOf(std::move(sums));
   if (computed == manifest().model_sha256()) return absl::OkStatus();
-  return DataLoss(fmt::format("'{}': the rows have the model hash {}, the manifest says {}", folder(), computed,
-                              manifest().model_sha256()));
+  return DataLoss(fmt::format("'{}': the rows have the model hash {}, the manifest says {}", folder(),
+                              computed, manifest().model_sha256()));
 }
 
 absl::StatusOr<std::string> CheckpointReader::ComputeModelSha256() const {

@@ -1,5 +1,6 @@
 // Reads a complete checkpoint: the layers of all shards merged, rows of a table in (partition, key) order whatever the
-// number of shards. Never writes. Memory: a few blocks per open file, never the table.
+// number of shards. Never writes. Memory: a few blocks per open file, never the table. Rows are read from the real disk
+// (RocksDB opens the files), whatever the FileSystem.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +57,8 @@ class CheckpointReader {
   // kDataLoss after the visits. Ends at the first error of `visit`.
   absl::Status ForEach(TableId table, PartitionId first, PartitionId last,
                        const std::function<absl::Status(const StoredRow& row)>& visit) const;
-  // The row, or nothing. `visit` sees it; the result says whether there was one.
+  // The row, or nothing. `visit` sees it; the result says whether there was one. Checks the blocks it reads, no digest:
+  // after kRecords alone, good files in each other's place may go unnoticed.
   absl::StatusOr<bool> Get(TableId table, Key key, const std::function<void(const StoredRow& row)>& visit) const;
   // Reads everything: file hashes, RocksDB's block checksums, digests, row counts, order, and (where the manifest has
   // it) the model's SHA-256. `progress` (may be empty) is told the bytes read so far.

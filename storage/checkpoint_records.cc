@@ -24,13 +24,14 @@ absl::StatusOr<Proto> ParseRecord(const std::string& framed, const std::string& 
 }
 
 absl::Status CheckFormat(const CheckpointManifest& manifest, const std::string& path) {
-  if (manifest.format() == kCheckpointFormat) return absl::OkStatus();
-  if (manifest.format() > kCheckpointFormat) {
-    return InvalidArgument(fmt::format("'{}' has format {}, this release reads {}: it was made by a newer release ({}); use that one",
-                                       path, manifest.format(), kCheckpointFormat, manifest.written_by()));
-  }
-  return InvalidArgument(fmt::format("'{}' has format {}, this release reads {}: it is no checkpoint of this kind",
-                                     path, manifest.format(), kCheckpointFormat));
+  const uint32_t format = manifest.format();
+  if (format == kCheckpointFormat) return absl::OkStatus();
+  if (format == 0) return DataLoss(fmt::format("'{}' is damaged: it is no manifest", path));
+  const std::string text =
+      fmt::format("'{}' has format {}, this release reads {}", path, format, kCheckpointFormat);
+  if (format < kCheckpointFormat) return InvalidArgument(text + ": it is a saved model, not a checkpoint");
+  return InvalidArgument(
+      fmt::format("{}: it was made by a newer release ({}); use that one", text, manifest.written_by()));
 }
 
 // The file must be there, and as long as the manifest says.
@@ -38,22 +39,26 @@ absl::Status CheckSize(FileSystem& fs, const std::string& folder, const StoredFi
   const std::string path = folder + "/" + file.name();
   const absl::StatusOr<std::unique_ptr<RandomAccessFile>> opened = fs.Open(path);
   if (absl::IsNotFound(opened.status()) || absl::IsInvalidArgument(opened.status())) {
-    return DataLoss(fmt::format("'{}' is missing, which the manifest lists; use another checkpoint or restore "
-                                "the file from a copy",
-                                path));
+    return DataLoss(
+        fmt::format("'{}' is missing, which the manifest lists; use another checkpoint or restore "
+                    "the file from a copy",
+                    path));
   }
   if (!opened.ok()) return opened.status();
   if ((*opened)->size() == file.bytes()) return absl::OkStatus();
-  return DataLoss(fmt::format("'{}' has {} bytes, the manifest says {}; use another checkpoint or restore the file "
-                              "from a copy",
-                              path, (*opened)->size(), file.bytes()));
+  return DataLoss(
+      fmt::format("'{}' has {} bytes, the manifest says {}; use another checkpoint or restore the file "
+                  "from a copy",
+                  path, (*opened)->size(), file.bytes()));
 }
 
-absl::StatusOr<ShardRecord> ReadShardRecord(FileSystem& fs, const std::string& folder, const StoredFile& file) {
+absl::StatusOr<ShardRecord> ReadShardRecord(FileSystem& fs, const std::string& folder,
+                                            const StoredFile& file) {
   const std::string path = folder + "/" + file.name();
   CAPSTAN_ASSIGN_OR_RETURN(const std::string framed, ReadWholeFile(fs, path, kMaxRecordBytes));
   if (ToBytes(HashBytes128(framed.data(), framed.size())) != file.xxh3())
-    return DataLoss(fmt::format("'{}' is damaged or of another checkpoint: its hash is not the manifest's", path));
+    return DataLoss(
+        fmt::format("'{}' is damaged or of another checkpoint: its hash is not the manifest's", path));
   return ParseRecord<ShardRecord>(framed, path);
 }
 
@@ -73,7 +78,8 @@ absl::StatusOr<std::string> UnframeRecord(std::string framed, const std::string&
   const size_t body = framed.size() - sizeof(wanted);
   std::memcpy(&wanted, framed.data() + body, sizeof(wanted));
   if (HashBytes(framed.data(), body) != wanted)
-    return DataLoss(fmt::format("'{}' is damaged: its checksum does not fit; restore the file from a copy", path));
+    return DataLoss(
+        fmt::format("'{}' is damaged: its checksum does not fit; restore the file from a copy", path));
   framed.resize(body);
   return framed;
 }
@@ -100,8 +106,9 @@ absl::StatusOr<CheckpointManifest> ReadCheckpointManifest(FileSystem& fs, const 
   const std::string path = folder + "/" + kManifestFile;
   const absl::StatusOr<std::string> framed = ReadWholeFile(fs, path, kMaxRecordBytes);
   if (absl::IsNotFound(framed.status())) {
-    return NotFound(fmt::format("'{}' is no checkpoint: it has no {} (it was never finished, or the path is wrong)",
-                                folder, kManifestFile));
+    return NotFound(
+        fmt::format("'{}' is no checkpoint: it has no {} (it was never finished, or the path is wrong)",
+                    folder, kManifestFile));
   }
   if (!framed.ok()) return framed.status();
   CAPSTAN_ASSIGN_OR_RETURN(CheckpointManifest manifest, ParseRecord<CheckpointManifest>(*framed, path));
@@ -122,7 +129,8 @@ absl::StatusOr<CheckpointRecords> CheckpointRecords::Load(FileSystem& fs, const 
   }
   for (uint32_t shard = 0; shard < files.size(); ++shard) {
     const std::string name = ShardFolderName(shard) + "/" + kShardRecordFile;
-    const auto found = std::find_if(files.begin(), files.end(), [&](const StoredFile* f) { return f->name() == name; });
+    const auto found =
+        std::find_if(files.begin(), files.end(), [&](const StoredFile* f) { return f->name() == name; });
     CAPSTAN_ASSIGN_OR_RETURN(ShardRecord record, ReadShardRecord(fs, folder, **found));
     records.shards.push_back(std::move(record));
   }

@@ -1,5 +1,5 @@
-// What a checkpoint says about itself: its manifest and its shards' records, read and checked against each other and
-// against the sizes of the files. Needs no RocksDB.
+// What a checkpoint says about itself: its manifest and its shards' records, read and checked against each
+// other and against the sizes of the files. Needs no RocksDB.
 #pragma once
 
 #include <cstdint>
@@ -31,20 +31,21 @@ struct CheckpointRecords {
   CheckpointManifest manifest;
   std::vector<ShardRecord> shards;  // by shard id
 
-  // Reads the manifest and every shard's record, and checks the records' own hashes, that all files are there with
-  // their sizes, and CheckRecords. kNotFound: no checkpoint there (no manifest: it was never finished, or the path is
-  // wrong). kInvalidArgument: a format of another release, named. kDataLoss: names the file that is damaged or missing.
+  // Reads the manifest and every shard's record, and checks the records' own hashes, that all files are there
+  // with their sizes, and CheckRecords. kNotFound: no checkpoint there (no manifest: it was never finished,
+  // or the path is wrong). kInvalidArgument: a format of another release, named. kDataLoss: names the file
+  // that is damaged or missing.
   static absl::StatusOr<CheckpointRecords> Load(FileSystem& fs, const std::string& folder);
 };
 
-// That records agree with each other: every partition owned once, every layer's file listed in the manifest, names
-// that stay inside the folder, tables that the job has, counts that fit into the files. Empty if so, else what is
-// wrong. For those who write a manifest, before they do; Load calls it too.
+// That records agree with each other: every partition owned once, every layer's file listed in the manifest,
+// names that stay inside the folder, tables that the job has, counts that fit into the files. Empty if so,
+// else what is wrong. For those who write a manifest, before they do; Load calls it too.
 std::string WhatIsWrong(const CheckpointManifest& manifest);
 std::string WhatIsWrong(const CheckpointManifest& manifest, const std::vector<ShardRecord>& shards);
 
-// "shard-0003/C000007-0000.sst": folders and names of letters, digits, '.', '_' and '-', none beginning with a '.', so
-// that no name leads out of the folder.
+// "shard-0003/C000007-0000.sst": folders and names of letters, digits, '.', '_' and '-', none beginning with
+// a '.', so that no name leads out of the folder.
 bool IsPlainFileName(std::string_view name);
 
 }  // namespace capstan

@@ -1,5 +1,5 @@
-// Keeps retention from removing a checkpoint that somebody reads: readers share a lock on its manifest, the remover
-// wants it alone. Advisory (flock); it ends with the process that holds it.
+// Keeps retention from removing a checkpoint that somebody reads: readers share a lock on its manifest, the
+// remover wants it alone. Advisory (flock); it ends with the process that holds it.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@ namespace capstan {
 class FolderLock {
  public:
   // A path that is not on the real disk (a test's memory) gives a lock that holds nothing.
-  // kUnavailable: somebody removes the checkpoint just now. A file system without locks: none is held, no error.
+  // kUnavailable: somebody removes the checkpoint just now. A file system without locks: none is held, no
+  // error.
   static absl::StatusOr<std::unique_ptr<FolderLock>> Shared(const std::string& manifest_path);
   // kUnavailable: somebody reads it, or the file system knows no locks.
   static absl::StatusOr<std::unique_ptr<FolderLock>> TryExclusive(const std::string& manifest_path);

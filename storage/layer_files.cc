@@ -1,5 +1,7 @@
 #include "storage/layer_files.h"
 
+#include <algorithm>
+
 #include <fmt/core.h>
 #include <rocksdb/comparator.h>
 #include <rocksdb/iterator.h>
@@ -15,18 +17,28 @@ constexpr size_t kReadAheadBytes = size_t{512} << 10;
 constexpr char kReadingFile[] = "reading";
 
 absl::Status Damaged(const std::string& path, std::string_view what) {
-  return DataLoss(fmt::format("'{}' is damaged: {}; use another checkpoint or restore the file from a copy", path, what));
+  return DataLoss(
+      fmt::format("'{}' is damaged: {}; use another checkpoint or restore the file from a copy", path, what));
 }
 
 std::string_view View(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 
 // An iterator shows only plain entries, so a file that has others was not written by us.
 absl::Status CheckProperties(const rocksdb::TableProperties& properties, const std::string& path) {
-  if (properties.num_deletions != 0 || properties.num_range_deletions != 0 || properties.num_merge_operands != 0 ||
+  if (properties.num_deletions != 0 || properties.num_range_deletions != 0 ||
+      properties.num_merge_operands != 0 ||
       properties.comparator_name != rocksdb::BytewiseComparator()->Name()) {
     return Damaged(path, "it holds entries or an order that Capstan does not write");
   }
   return absl::OkStatus();
+}
+
+bool HasPart(const StoredLayer& layer, const RowPlace& place) {
+  const auto& parts = layer.part();
+  const auto found =
+      std::lower_bound(parts.begin(), parts.end(), place,
+                       [](const LayerPartition& part, const RowPlace& p) { return PlaceOf(part) < p; });
+  return found != parts.end() && PlaceOf(*found) == place;
 }
 
 absl::StatusOr<StoredKey> FirstKey(rocksdb::SstFileReader& reader, const std::string& path) {
@@ -43,7 +55,8 @@ absl::StatusOr<StoredKey> FirstKey(rocksdb::SstFileReader& reader, const std::st
 
 }  // namespace
 
-LayerFiles::LayerFiles(const StoredLayer& record, const std::string& folder) : record_(record), folder_(folder) {}
+LayerFiles::LayerFiles(const StoredLayer& record, const std::string& folder)
+    : record_(record), folder_(folder) {}
 LayerFiles::~LayerFiles() = default;
 
 absl::StatusOr<const std::vector<LayerFiles::File>*> LayerFiles::Files() const {
@@ -65,9 +78,12 @@ absl::Status LayerFiles::OpenAll(std::vector<File>* files) const {
     if (const rocksdb::Status status = file.reader->Open(file.path); !status.ok())
       return FromRocksDb("opening", file.path, status);
     const auto properties = file.reader->GetTableProperties();
+    if (properties == nullptr) return Damaged(file.path, "it does not say what is in it");
     CAPSTAN_RETURN_IF_ERROR(CheckProperties(*properties, file.path));
     entries += properties->num_entries;
     CAPSTAN_ASSIGN_OR_RETURN(file.first, FirstKey(*file.reader, file.path));
+    if (!HasPart(record_, PlaceOf(file.first)))
+      return Damaged(file.path, "it begins with a partition that its layer does not have");
     if (!files->empty() && files->back().first >= file.first)
       return Damaged(file.path, "its keys do not come after those of the file before");
     files->push_back(std::move(file));
@@ -75,8 +91,9 @@ absl::Status LayerFiles::OpenAll(std::vector<File>* files) const {
   uint64_t wanted = 0;
   for (const LayerPartition& part : record_.part()) wanted += part.puts() + part.deletes();
   if (entries == wanted) return absl::OkStatus();
-  return Damaged(files->empty() ? folder_ : files->back().path,
-                 fmt::format("the files of its layer hold {} records, the shard's record says {}", entries, wanted));
+  return Damaged(
+      files->empty() ? folder_ : files->back().path,
+      fmt::format("the files of its layer hold {} records, the shard's record says {}", entries, wanted));
 }
 
 LayerCursor::LayerCursor(const LayerFiles& layer, For use) : layer_(layer), use_(use) {}

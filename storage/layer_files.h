@@ -1,5 +1,5 @@
-// One layer of one shard, opened to be read; and several of them merged. Inside storage/ only. What is read is checked
-// against the layer's record: order, lengths, and per partition the counts and the digest.
+// One layer of one shard, opened to be read; and several of them merged. Inside storage/ only. What is read
+// is checked against the layer's record: order, lengths, and per partition the counts and the digest.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ class LayerCursor {
   absl::Status Next();                        // valid() before
   bool valid() const { return valid_; }
   const StoredKey& key() const { return key_; }
-  std::string_view value() const;  // empty: a deletion. Until the next call
+  std::string_view value() const;                                    // empty: a deletion. Until the next call
   const std::string& path() const { return (*files_)[file_].path; }  // of the file the record is in
   const LayerFiles& layer() const { return layer_; }
 
@@ -91,7 +91,8 @@ class MergedRows {
   ~MergedRows();
 
   absl::Status Seek(RowPlace begin, RowPlace end);
-  // False: there are no more, and all that was read was as the records say. key() and value() hold until the next call.
+  // False: there are no more, and all that was read was as the records say. key() and value() hold until the
+  // next call.
   absl::StatusOr<bool> Next();
   const StoredKey& key() const { return key_; }
   std::string_view value() const { return value_; }

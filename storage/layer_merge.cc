@@ -23,9 +23,9 @@ void CountRow(const StoredKey& key, std::vector<PartitionRows>* rows) {
 
 }  // namespace
 
-absl::StatusOr<StoredLayer> MergeLayers(std::span<const StoredLayer* const> layers, const std::string& source_folder,
-                                        const LayerWriterOptions& options, const std::atomic<bool>* cancel,
-                                        std::vector<PartitionRows>* rows) {
+absl::StatusOr<StoredLayer> MergeLayers(std::span<const StoredLayer* const> layers,
+                                        const std::string& source_folder, const LayerWriterOptions& options,
+                                        const std::atomic<bool>* cancel, std::vector<PartitionRows>* rows) {
   std::vector<std::unique_ptr<LayerFiles>> files;
   std::vector<const LayerFiles*> inputs;
   for (const StoredLayer* layer : layers) {
@@ -37,7 +37,8 @@ absl::StatusOr<StoredLayer> MergeLayers(std::span<const StoredLayer* const> laye
   MergedRows merged(inputs, /*partitions=*/0);
   CAPSTAN_RETURN_IF_ERROR(merged.Seek(kBeginOfAll, kEndOfAll));
   for (;;) {
-    if (cancel != nullptr && writer->rows() % kRowsBetweenLooks == 0 && cancel->load(std::memory_order_relaxed))
+    if (cancel != nullptr && writer->rows() % kRowsBetweenLooks == 0 &&
+        cancel->load(std::memory_order_relaxed))
       return absl::CancelledError("merging layers was cancelled");
     CAPSTAN_ASSIGN_OR_RETURN(const bool more, merged.Next());
     if (!more) break;

@@ -10,19 +10,24 @@
 #include <rocksdb/sst_file_writer.h>
 
 #include "common/file_system.h"
+#include "common/hash.h"
+#include "storage/hashing_file_system.h"
 #include "storage/rocksdb_options.h"
 
 namespace capstan {
 
 struct LayerWriter::Impl {
   LayerWriterOptions options;
+  std::shared_ptr<HashingFileSystem> disk;
+  std::unique_ptr<rocksdb::Env> env;
   rocksdb::Options table_options = TableFileOptions();
-  std::unique_ptr<rocksdb::SstFileWriter> file;  // open; none before the first record, so no file is ever empty
+  std::unique_ptr<rocksdb::SstFileWriter>
+      file;  // open; none before the first record, so no file is ever empty
   StoredLayer layer;
-  LayerPartition* part = nullptr;                // of the last record; within layer
-  ContentDigest digest;                          // of *part
+  LayerPartition* part = nullptr;  // of the last record; within layer
+  ContentDigest digest;            // of *part
   std::optional<StoredKey> last;
-  uint32_t table_floats = 0;                     // of the last record's table; 0: not known yet
+  uint32_t table_floats = 0;  // of the last record's table; 0: not known yet
   uint64_t rows = 0;
   absl::Status failure;
 
@@ -32,7 +37,9 @@ struct LayerWriter::Impl {
   absl::Status CloseFile();
   void EnterPartition(const StoredKey& key);
   void LeavePartition();
-  std::string NameOf(int n) const { return fmt::format("{}-{:04}.sst", CheckpointFolderName(options.checkpoint), n); }
+  std::string NameOf(int n) const {
+    return fmt::format("{}-{:04}.sst", CheckpointFolderName(options.checkpoint), n);
+  }
   std::string PathOf(int n) const { return options.folder + "/" + NameOf(n); }
 };
 
@@ -47,24 +54,25 @@ bool IsFull(uint64_t file_bytes, uint64_t max_bytes) {
 
 absl::Status LayerWriter::Impl::OpenFile() {
   const std::string path = PathOf(layer.file_size());
-  // Without dropping the page cache: Finish reads the file back.
-  file = std::make_unique<rocksdb::SstFileWriter>(rocksdb::EnvOptions(table_options), table_options, nullptr,
-                                                  /*invalidate_page_cache=*/false);
-  if (const rocksdb::Status status = file->Open(path); !status.ok()) return FromRocksDb("creating", path, status);
+  file = std::make_unique<rocksdb::SstFileWriter>(rocksdb::EnvOptions(table_options), table_options);
+  if (const rocksdb::Status status = file->Open(path); !status.ok())
+    return FromRocksDb("creating", path, status);
   const std::string name = options.name_prefix + NameOf(layer.file_size());
   layer.add_file()->set_name(name);
   return absl::OkStatus();
 }
 
-// A full disk is told here and by no Put before.
+// What SstFileWriter says of a full disk; no Put of it does.
 absl::Status LayerWriter::Impl::CloseFile() {
   if (file == nullptr) return absl::OkStatus();
   rocksdb::ExternalSstFileInfo info;
   const rocksdb::Status status = std::exchange(file, nullptr)->Finish(&info);
-  if (!status.ok()) {
-    return Unavailable(fmt::format("writing '{}': {} (is the disk full?)", PathOf(layer.file_size() - 1), status.ToString()));
+  if (!status.ok() || disk->failed()) {
+    return Unavailable(fmt::format("writing '{}': {} (is the disk full?)", PathOf(layer.file_size() - 1),
+                                   status.ToString()));
   }
   layer.mutable_file(layer.file_size() - 1)->set_bytes(info.file_size);
+  layer.mutable_file(layer.file_size() - 1)->set_xxh3(ToBytes(disk->hash().Value()));
   return absl::OkStatus();
 }
 
@@ -86,11 +94,13 @@ void LayerWriter::Impl::EnterPartition(const StoredKey& key) {
 }
 
 absl::Status LayerWriter::Impl::Write(const StoredKey& key, std::span<const std::byte> value) {
-  if (file != nullptr && IsFull(file->FileSize(), options.max_file_bytes)) CAPSTAN_RETURN_IF_ERROR(CloseFile());
+  if (file != nullptr && (disk->failed() || IsFull(file->FileSize(), options.max_file_bytes)))
+    CAPSTAN_RETURN_IF_ERROR(CloseFile());
   if (file == nullptr) CAPSTAN_RETURN_IF_ERROR(OpenFile());
   const auto bytes = EncodeStoredKey(key);
-  const rocksdb::Status status = file->Put(rocksdb::Slice(bytes.data(), bytes.size()),
-                                           rocksdb::Slice(reinterpret_cast<const char*>(value.data()), value.size()));
+  const rocksdb::Status status =
+      file->Put(rocksdb::Slice(bytes.data(), bytes.size()),
+                rocksdb::Slice(reinterpret_cast<const char*>(value.data()), value.size()));
   if (status.ok()) return absl::OkStatus();
   return Unavailable(fmt::format("writing '{}': {}", PathOf(layer.file_size() - 1), status.ToString()));
 }
@@ -98,8 +108,9 @@ absl::Status LayerWriter::Impl::Write(const StoredKey& key, std::span<const std:
 absl::Status LayerWriter::Impl::Add(const StoredKey& key, std::span<const std::byte> value) {
   CAPSTAN_RETURN_IF_ERROR(failure);
   if (last.has_value() && key <= *last) {
-    return InvalidArgument(fmt::format("table {}, partition {}, key {} does not come after table {}, partition {}, key {}",
-                                       key.table, key.partition, key.key, last->table, last->partition, last->key));
+    return InvalidArgument(
+        fmt::format("table {}, partition {}, key {} does not come after table {}, partition {}, key {}",
+                    key.table, key.partition, key.key, last->table, last->partition, last->key));
   }
   EnterPartition(key);
   if (failure = Write(key, value); !failure.ok()) return failure;
@@ -116,18 +127,23 @@ absl::StatusOr<std::unique_ptr<LayerWriter>> LayerWriter::Create(const LayerWrit
   std::unique_ptr<LayerWriter> writer(new LayerWriter);
   writer->impl_->options = options;
   writer->impl_->layer.set_checkpoint(options.checkpoint);
+  writer->impl_->disk = std::make_shared<HashingFileSystem>(options.sync);
+  writer->impl_->env = rocksdb::NewCompositeEnv(writer->impl_->disk);
+  writer->impl_->table_options.env = writer->impl_->env.get();
   return writer;
 }
 
 absl::Status LayerWriter::Put(const StoredKey& key, std::span<const std::byte> value) {
   Impl& impl = *impl_;
-  const uint64_t floats = value.size() < kStoredCounterBytes ? 0 : (value.size() - kStoredCounterBytes) / sizeof(float);
+  const uint64_t floats =
+      value.size() < kStoredCounterBytes ? 0 : (value.size() - kStoredCounterBytes) / sizeof(float);
   const bool same_table = impl.last.has_value() && impl.last->table == key.table;
   const uint32_t wanted = same_table ? impl.table_floats : 0;
-  if (floats < 1 || floats > kMaxRowFloats || value.size() != StoredValueBytes(static_cast<uint32_t>(floats)) ||
-      (wanted != 0 && floats != wanted)) {
-    return InvalidArgument(fmt::format("a value of {} bytes for table {}, key {} (floats of its rows so far: {})",
-                                       value.size(), key.table, key.key, wanted));
+  if (floats < 1 || floats > kMaxRowFloats ||
+      value.size() != StoredValueBytes(static_cast<uint32_t>(floats)) || (wanted != 0 && floats != wanted)) {
+    return InvalidArgument(
+        fmt::format("a value of {} bytes for table {}, key {} (floats of its rows so far: {})", value.size(),
+                    key.table, key.key, wanted));
   }
   CAPSTAN_RETURN_IF_ERROR(impl.Add(key, value));
   impl.table_floats = static_cast<uint32_t>(floats);
@@ -150,12 +166,7 @@ absl::StatusOr<StoredLayer> LayerWriter::Finish() {
   impl.failure = Internal("the layer is finished");
   CAPSTAN_RETURN_IF_ERROR(impl.CloseFile());
   impl.LeavePartition();
-  FileSystem& fs = PosixFileSystem();
-  for (int i = 0; i < impl.layer.file_size(); ++i) {
-    StoredFile* const file = impl.layer.mutable_file(i);
-    CAPSTAN_ASSIGN_OR_RETURN(*file->mutable_xxh3(), HashFile(fs, impl.PathOf(i)));
-  }
-  if (impl.options.sync) CAPSTAN_RETURN_IF_ERROR(fs.SyncFolder(impl.options.folder));
+  if (impl.options.sync) CAPSTAN_RETURN_IF_ERROR(PosixFileSystem().SyncFolder(impl.options.folder));
   return std::move(impl.layer);
 }
 

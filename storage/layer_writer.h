@@ -31,7 +31,7 @@ class LayerWriter {
   // A full disk or another failure: kUnavailable with the path.
   absl::Status Put(const StoredKey& key, std::span<const std::byte> value);
   absl::Status Delete(const StoredKey& key);
-  // Closes and syncs the files, reads them back for their hashes. A layer without a record has no file. Once.
+  // Closes and syncs the files, which were hashed as they were written. A layer without a record has no file. Once.
   absl::StatusOr<StoredLayer> Finish();
   uint64_t rows() const;   // puts so far
 

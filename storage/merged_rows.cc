@@ -33,10 +33,13 @@ struct MergedRows::Input {
 
 absl::Status MergedRows::Input::Wrong(std::string_view what) const {
   const StoredLayer& layer = cursor.layer().record();
-  const std::string path = last_path != nullptr ? *last_path : layer.file_size() > 0 ? layer.file(0).name() : "";
-  return DataLoss(fmt::format("'{}' is damaged: {} (layer of checkpoint {}); use another checkpoint or restore the "
-                              "file from a copy",
-                              path, what, layer.checkpoint()));
+  const std::string path = last_path != nullptr    ? *last_path
+                           : layer.file_size() > 0 ? layer.file(0).name()
+                                                   : "";
+  return DataLoss(
+      fmt::format("'{}' is damaged: {} (layer of checkpoint {}); use another checkpoint or restore the "
+                  "file from a copy",
+                  path, what, layer.checkpoint()));
 }
 
 // All of a partition was read: was it what the record says?
@@ -45,14 +48,17 @@ absl::Status MergedRows::Input::CheckPart() const {
   const ContentDigest wanted = {want.digest_low(), want.digest_high()};
   if (puts == want.puts() && deletes == want.deletes() && digest == wanted) return absl::OkStatus();
   if (puts == want.puts() && deletes == want.deletes()) {
-    return Wrong(fmt::format("the rows of table {}, partition {} do not have the digest of the shard's record",
-                             want.table(), want.partition()));
+    return Wrong(
+        fmt::format("the rows of table {}, partition {} do not have the digest of the shard's record",
+                    want.table(), want.partition()));
   }
-  return Wrong(fmt::format("table {}, partition {} has {} rows and {} deletions, the shard's record says {} and {}",
-                           want.table(), want.partition(), puts, deletes, want.puts(), want.deletes()));
+  return Wrong(
+      fmt::format("table {}, partition {} has {} rows and {} deletions, the shard's record says {} and {}",
+                  want.table(), want.partition(), puts, deletes, want.puts(), want.deletes()));
 }
 
-MergedRows::MergedRows(const std::vector<const LayerFiles*>& layers, uint32_t partitions) : partitions_(partitions) {
+MergedRows::MergedRows(const std::vector<const LayerFiles*>& layers, uint32_t partitions)
+    : partitions_(partitions) {
   for (const LayerFiles* layer : layers) inputs_.emplace_back(*layer);
 }
 MergedRows::~MergedRows() = default;
@@ -61,9 +67,13 @@ absl::Status MergedRows::Seek(RowPlace begin, RowPlace end) {
   end_ = end;
   for (Input& input : inputs_) {
     const auto& parts = input.cursor.layer().record().part();
-    const auto before = [](const LayerPartition& part, const RowPlace& place) { return PlaceOf(part) < place; };
-    input.StartAt(static_cast<int>(std::lower_bound(parts.begin(), parts.end(), begin, before) - parts.begin()));
-    input.end_part = static_cast<int>(std::lower_bound(parts.begin(), parts.end(), end, before) - parts.begin());
+    const auto before = [](const LayerPartition& part, const RowPlace& place) {
+      return PlaceOf(part) < place;
+    };
+    input.StartAt(
+        static_cast<int>(std::lower_bound(parts.begin(), parts.end(), begin, before) - parts.begin()));
+    input.end_part =
+        static_cast<int>(std::lower_bound(parts.begin(), parts.end(), end, before) - parts.begin());
     input.at_row = false;
     CAPSTAN_RETURN_IF_ERROR(input.cursor.Seek({static_cast<TableId>(begin.first), begin.second, 0}));
   }
@@ -81,8 +91,8 @@ absl::Status MergedRows::Account(Input* input) const {
   input->last_path = &input->cursor.path();
   if (input->next_part >= input->end_part || PlaceOf(key) != PlaceOf(input->part()) ||
       (partitions_ != 0 && PartitionOf(key.key, partitions_) != key.partition)) {
-    return input->Wrong(fmt::format("a record of table {}, partition {}, key {} where there must be none", key.table,
-                                    key.partition, key.key));
+    return input->Wrong(fmt::format("a record of table {}, partition {}, key {} where there must be none",
+                                    key.table, key.partition, key.key));
   }
   if (value.empty()) {
     ++input->deletes;

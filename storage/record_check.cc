@@ -15,7 +15,8 @@
 
 namespace capstan {
 
-// Checks all shards of one manifest, one after another. (Not in the anonymous namespace: it has members of its own.)
+// Checks all shards of one manifest, one after another. (Not in the anonymous namespace: it has members of
+// its own.)
 class RecordChecker {
  public:
   explicit RecordChecker(const CheckpointManifest& manifest)
@@ -69,7 +70,8 @@ bool IsPlainFileName(std::string_view name) {
   bool component_begins = true;
   for (const char c : name) {
     const bool alphanumeric = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (c == '/' ? component_begins : !alphanumeric && c != '_' && (component_begins || (c != '.' && c != '-')))
+    if (c == '/' ? component_begins
+                 : !alphanumeric && c != '_' && (component_begins || (c != '.' && c != '-')))
       return false;
     component_begins = c == '/';
   }
@@ -81,13 +83,16 @@ std::string WhatIsWrong(const CheckpointManifest& manifest) {
   if (const absl::Status status = ShardMap::Even(partitions, 1).status(); !status.ok())
     return std::string(status.message());
   if (std::string wrong = WhatIsWrongWithTables(manifest.job()); !wrong.empty()) return wrong;
-  if (manifest.has_model_sha256() && !IsHexDigest(manifest.model_sha256())) return "model_sha256 is no SHA-256 in hex";
+  if (manifest.has_model_sha256() && !IsHexDigest(manifest.model_sha256()))
+    return "model_sha256 is no SHA-256 in hex";
   std::set<std::string> names;
   uint32_t shards = 0;
   for (const StoredFile& file : manifest.file()) {
     if (!IsPlainFileName(file.name()) || file.name() == kManifestFile || !names.insert(file.name()).second)
-      return fmt::format("the file name '{}' leads out of the folder, has odd letters, or is there twice", file.name());
-    if (file.xxh3().size() != kXxh3Bytes) return fmt::format("file '{}' has no XXH3-128 of 16 bytes", file.name());
+      return fmt::format("the file name '{}' leads out of the folder, has odd letters, or is there twice",
+                         file.name());
+    if (file.xxh3().size() != kXxh3Bytes)
+      return fmt::format("file '{}' has no XXH3-128 of 16 bytes", file.name());
     if (file.name().ends_with(std::string("/") + kShardRecordFile)) ++shards;
   }
   if (shards == 0) return "it lists no shard";
@@ -105,7 +110,8 @@ std::string WhatIsWrong(const CheckpointManifest& manifest, const std::vector<Sh
 
 std::string RecordChecker::Check(const std::vector<ShardRecord>& shards) {
   for (uint32_t i = 0; i < shards.size(); ++i) {
-    if (shards[i].shard() != i) return fmt::format("the record of shard {} says shard {}", i, shards[i].shard());
+    if (shards[i].shard() != i)
+      return fmt::format("the record of shard {} says shard {}", i, shards[i].shard());
     std::string wrong = TakePartitions(i, shards[i]);
     if (wrong.empty()) wrong = CheckLayers(i, shards[i]);
     if (wrong.empty()) wrong = CheckRows(shards[i]);
@@ -145,10 +151,12 @@ std::string RecordChecker::CheckLayers(uint32_t shard, const ShardRecord& record
   return "";
 }
 
-std::string RecordChecker::CheckFiles(const std::string& shard_folder, const StoredLayer& layer, uint64_t* bytes) {
+std::string RecordChecker::CheckFiles(const std::string& shard_folder, const StoredLayer& layer,
+                                      uint64_t* bytes) {
   for (const StoredFile& file : layer.file()) {
     const auto listed = listed_.find(file.name());
-    if (listed == listed_.end() || listed->second->bytes() != file.bytes() || listed->second->xxh3() != file.xxh3())
+    if (listed == listed_.end() || listed->second->bytes() != file.bytes() ||
+        listed->second->xxh3() != file.xxh3())
       return fmt::format("file '{}' is not in the manifest with this size and hash", file.name());
     if (!file.name().starts_with(shard_folder) || !used_.insert(file.name()).second)
       return fmt::format("file '{}' is not in {} or belongs to two layers", file.name(), shard_folder);
@@ -158,7 +166,8 @@ std::string RecordChecker::CheckFiles(const std::string& shard_folder, const Sto
   return "";
 }
 
-std::string RecordChecker::CheckParts(uint32_t shard, const StoredLayer& layer, bool first, uint64_t file_bytes) {
+std::string RecordChecker::CheckParts(uint32_t shard, const StoredLayer& layer, bool first,
+                                      uint64_t file_bytes) {
   if ((layer.part_size() == 0) != (layer.file_size() == 0))
     return fmt::format("{} files for {} partitions", layer.file_size(), layer.part_size());
   uint64_t left = file_bytes;
@@ -171,7 +180,8 @@ std::string RecordChecker::CheckParts(uint32_t shard, const StoredLayer& layer, 
     if (wrong.empty() && part.puts() > left / value_bytes) wrong = "more rows than the files can hold";
     if (wrong.empty()) left -= part.puts() * value_bytes;
     if (wrong.empty() && part.deletes() > left) wrong = "more deletions than the files can hold";
-    if (!wrong.empty()) return fmt::format("table {}, partition {}: {}", part.table(), part.partition(), wrong);
+    if (!wrong.empty())
+      return fmt::format("table {}, partition {}: {}", part.table(), part.partition(), wrong);
     left -= part.deletes();
   }
   return "";
@@ -180,7 +190,8 @@ std::string RecordChecker::CheckParts(uint32_t shard, const StoredLayer& layer, 
 std::string RecordChecker::CheckPart(uint32_t shard, const LayerPartition& part, bool first) {
   const auto table = tables_.find(part.table());
   if (table == tables_.end()) return "the job has no such table";
-  if (part.partition() >= owner_.size() || owner_[part.partition()] != shard) return "the shard does not own it";
+  if (part.partition() >= owner_.size() || owner_[part.partition()] != shard)
+    return "the shard does not own it";
   if (part.puts() == 0 && part.deletes() == 0) return "a layer without a record of it";
   if (first && part.deletes() != 0) return "deletions in the first layer";
   if (part.puts() == 0) return part.floats() == 0 ? "" : "floats without rows";
@@ -206,8 +217,9 @@ std::string RecordChecker::CheckRows(const ShardRecord& record) {
     const PartitionRows& rows = record.rows(i);
     const bool in_order = i == 0 || PlaceOf(record.rows(i - 1)) < PlaceOf(rows);
     if (!in_order || rows.rows() == 0 || rows.rows() > puts || written.count(PlaceOf(rows)) == 0) {
-      return fmt::format("{} rows of table {}, partition {}: not in order, none, or more than its layers have",
-                         rows.rows(), rows.table(), rows.partition());
+      return fmt::format(
+          "{} rows of table {}, partition {}: not in order, none, or more than its layers have", rows.rows(),
+          rows.table(), rows.partition());
     }
     if (rows.has_sha256() && rows.sha256().size() != sizeof(Sha256Digest))
       return fmt::format("table {}, partition {} has a SHA-256 of {} bytes", rows.table(), rows.partition(),
@@ -237,7 +249,8 @@ std::string RecordChecker::CheckModelHash(const std::vector<ShardRecord>& shards
   }
   const std::string computed = ModelSha256(names, std::move(sums));
   if (computed == manifest_.model_sha256()) return "";
-  return fmt::format("model_sha256 is {}, the shards' records make it {}", manifest_.model_sha256(), computed);
+  return fmt::format("model_sha256 is {}, the shards' records make it {}", manifest_.model_sha256(),
+                     computed);
 }
 
 }  // namespace capstan

@@ -1,5 +1,5 @@
-// How Capstan uses RocksDB's table files; inside storage/ only. Pinned, so that a file's form does not change with the
-// defaults of a later RocksDB.
+// How Capstan uses RocksDB's table files; inside storage/ only. Pinned, so that a file's form does not change
+// with the defaults of a later RocksDB.
 #pragma once
 
 #include <string>

@@ -15,7 +15,8 @@ std::string_view View(const std::array<char, kStoredKeyBytes>& bytes) { return {
 
 TEST(StoredKey, ByteOrderIsNumericOrder) {
   std::mt19937_64 random(1);
-  std::vector<StoredKey> keys = {{0, 0, 0}, {65535, ~0u, ~Key{0}}, {0, 0, ~Key{0}}, {0, 1, 0}, {1, 0, 0}, {255, 256, 1}, {256, 255, 0}};
+  std::vector<StoredKey> keys = {{0, 0, 0}, {65535, ~0u, ~Key{0}}, {0, 0, ~Key{0}}, {0, 1, 0},
+                                 {1, 0, 0}, {255, 256, 1},         {256, 255, 0}};
   for (int i = 0; i < 2000; ++i) {
     // Few distinct bytes, so that many keys share the beginning.
     const auto few = [&] { return random() & 0x8001'00FF'0180'0001; };
@@ -72,8 +73,8 @@ TEST(CheckpointFolderName, ThereAndBack) {
   EXPECT_EQ(CheckpointFolderName(7), "C000007");
   for (const uint64_t id : {uint64_t{0}, uint64_t{7}, uint64_t{999999}, uint64_t{1000000}, ~uint64_t{0}})
     EXPECT_EQ(ParseCheckpointFolderName(CheckpointFolderName(id)).value_or(1), id);
-  for (const char* name : {"", "C", "C00007", "C0000007", "c000007", "C000007.tmp", "C000007/", "C-00007", "C+00007", "D000007",
-                           "C99999999999999999999", "C00000x"}) {
+  for (const char* name : {"", "C", "C00007", "C0000007", "c000007", "C000007.tmp", "C000007/", "C-00007",
+                           "C+00007", "D000007", "C99999999999999999999", "C00000x"}) {
     EXPECT_EQ(ParseCheckpointFolderName(name).status().code(), absl::StatusCode::kInvalidArgument) << name;
   }
   EXPECT_EQ(ShardFolderName(3), "shard-0003");

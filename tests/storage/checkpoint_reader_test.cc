@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,12 +17,12 @@
 namespace capstan {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::BuildCheckpoint;
 using testing::BuiltRow;
 using testing::BuiltRows;
 using testing::BuiltTable;
 using testing::CheckpointSpec;
+using ::testing::HasSubstr;
 using testing::LiveRows;
 using testing::SomeCheckpoint;
 using testing::TemporaryFolder;
@@ -68,7 +69,8 @@ struct RandomLayers {
 
   BuiltRow AnyRow(const BuiltTable& table) {
     BuiltRow row = {{}, static_cast<uint32_t>(random()), static_cast<uint32_t>(random())};
-    for (uint32_t i = 0; i < table.width + table.slots; ++i) row.values.push_back(static_cast<float>(random() % 1000) - 500);
+    for (uint32_t i = 0; i < table.width + table.slots; ++i)
+      row.values.push_back(static_cast<float>(random() % 1000) - 500);
     return row;
   }
   void AddLayer() {
@@ -156,19 +158,33 @@ TEST(CheckpointReader, TheModelsHashDoesNotDependOnShardsLayersOrFiles) {
     CheckpointSpec merged = spec;
     merged.layers = {{LiveRows(spec), {}}};
     const TemporaryFolder other;
-    hashes.push_back(OpenGood(BuildCheckpoint(merged, other.path()))->ComputeModelSha256().value_or("failed"));
+    hashes.push_back(
+        OpenGood(BuildCheckpoint(merged, other.path()))->ComputeModelSha256().value_or("failed"));
   }
   EXPECT_THAT(hashes, ::testing::Each(hashes[0]));
   EXPECT_EQ(hashes[0].size(), 64u);
+}
+
+TEST(CheckpointReader, ThreadsReadDifferentTables) {
+  const TemporaryFolder root;
+  CheckpointSpec spec = SomeCheckpoint(3, 500, 2);
+  const auto reader = OpenGood(BuildCheckpoint(spec, root.path()));
+  std::map<TableId, BuiltRows> wanted = LiveRows(spec);
+  std::vector<BuiltRows> seen(4);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    threads.emplace_back([&, i] { seen[i] = ReadAll(*reader, static_cast<TableId>(i % 2), 0, 16); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], wanted[static_cast<TableId>(i % 2)]) << i;
 }
 
 TEST(CheckpointReader, AnErrorOfTheVisitEndsIt) {
   const TemporaryFolder root;
   const auto reader = OpenGood(BuildCheckpoint(SomeCheckpoint(1, 50, 2), root.path()));
   int visits = 0;
-  const absl::Status status = reader->ForEach(0, 0, 16, [&](const StoredRow&) {
-    return ++visits == 5 ? Unavailable("enough") : absl::OkStatus();
-  });
+  const absl::Status status = reader->ForEach(
+      0, 0, 16, [&](const StoredRow&) { return ++visits == 5 ? Unavailable("enough") : absl::OkStatus(); });
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(visits, 5);
 }
@@ -201,7 +217,8 @@ TEST(CheckpointReader, AnotherFormatIsNamed) {
     manifest->set_written_by("capstan 9.9");
   };
   const absl::Status newer =
-      CheckpointReader::Open(PosixFileSystem(), BuildCheckpoint(spec, root.path()), Verify::kRecords).status();
+      CheckpointReader::Open(PosixFileSystem(), BuildCheckpoint(spec, root.path()), Verify::kRecords)
+          .status();
   EXPECT_EQ(newer.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(newer.message()), HasSubstr("has format 3, this release reads 2"));
   EXPECT_THAT(std::string(newer.message()), HasSubstr("capstan 9.9"));
@@ -215,7 +232,8 @@ TEST(CheckpointReader, RecordsThatTellLiesAreFoundAtTheRead) {
     const char* says;
   };
   const Case cases[] = {
-      {"digest of a layer", [](ShardRecord* s) { s->mutable_layer(1)->mutable_part(0)->set_digest_low(1); }, "digest"},
+      {"digest of a layer", [](ShardRecord* s) { s->mutable_layer(1)->mutable_part(0)->set_digest_low(1); },
+       "digest"},
       {"a row for a deletion",
        [](ShardRecord* s) {
          for (LayerPartition& part : *s->mutable_layer(1)->mutable_part()) {
@@ -227,9 +245,11 @@ TEST(CheckpointReader, RecordsThatTellLiesAreFoundAtTheRead) {
          FAIL() << "no partition with rows and deletions";
        },
        "the shard's record says"},
-      {"fewer rows in all", [](ShardRecord* s) { s->mutable_rows(0)->set_rows(s->rows(0).rows() - 1); }, "the record says"},
+      {"fewer rows in all", [](ShardRecord* s) { s->mutable_rows(0)->set_rows(s->rows(0).rows() - 1); },
+       "the record says"},
       {"the layers in one count",
-       [](ShardRecord* s) { s->mutable_layer(0)->mutable_part(0)->set_puts(s->layer(0).part(0).puts() - 1); }, "the shard's record says"},
+       [](ShardRecord* s) { s->mutable_layer(0)->mutable_part(0)->set_puts(s->layer(0).part(0).puts() - 1); },
+       "the shard's record says"},
   };
   for (const Case& c : cases) {
     const TemporaryFolder root;
@@ -252,7 +272,9 @@ TEST(CheckpointReader, AWrongHashOfAPartitionIsFoundByVerify) {
   const TemporaryFolder root;
   CheckpointSpec spec = SomeCheckpoint(1, 50, 1);
   spec.model_sha256 = true;
-  spec.edit_shard = [](uint32_t, ShardRecord* record) { record->mutable_rows(3)->set_sha256(std::string(32, 'x')); };
+  spec.edit_shard = [](uint32_t, ShardRecord* record) {
+    record->mutable_rows(3)->set_sha256(std::string(32, 'x'));
+  };
   const absl::Status status = OpenGood(BuildCheckpoint(spec, root.path()))->VerifyAll({});
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("SHA-256"));

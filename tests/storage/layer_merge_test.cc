@@ -64,7 +64,8 @@ TEST(MergeLayers, EndsWhenItIsCancelled) {
   const auto chain = MustOpen(BuildCheckpoint(SomeCheckpoint(2, 50, 1), root.path()));
   const std::atomic<bool> cancel = true;
   std::filesystem::create_directory(root / "out");
-  const auto merged = MergeLayers(LayersOf(chain->shard(0)), chain->folder(), {root / "out", "", 9}, &cancel, nullptr);
+  const auto merged =
+      MergeLayers(LayersOf(chain->shard(0)), chain->folder(), {root / "out", "", 9}, &cancel, nullptr);
   EXPECT_EQ(merged.status().code(), absl::StatusCode::kCancelled);
 }
 

@@ -23,7 +23,8 @@ std::vector<std::byte> ValueOf(uint32_t floats, uint8_t fill) {
   return std::vector<std::byte>(StoredValueBytes(floats), std::byte{fill});
 }
 
-std::unique_ptr<LayerWriter> WriterIn(const std::string& folder, uint64_t max_file_bytes = uint64_t{256} << 20) {
+std::unique_ptr<LayerWriter> WriterIn(const std::string& folder,
+                                      uint64_t max_file_bytes = uint64_t{256} << 20) {
   auto writer = LayerWriter::Create({folder, "shard-0000/", 7, max_file_bytes, false});
   EXPECT_TRUE(writer.ok()) << writer.status();
   return *std::move(writer);
@@ -130,14 +131,24 @@ class SmallDisk {
   void (*handler_)(int) = nullptr;
 };
 
+TEST(LayerWriter, ADiskThatIsFullAtTheEndIsAnErrorOfFinish) {
+  const TemporaryFolder folder;
+  const SmallDisk disk(30'000);
+  const auto writer = WriterIn(folder.path());
+  for (Key key = 0; key < 2'000; ++key) ASSERT_TRUE(writer->Put({0, 0, key}, ValueOf(8, 1)).ok());
+  const absl::Status status = writer->Finish().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("C000007-0000.sst"));
+}
+
 TEST(LayerWriter, AFullDiskIsAnErrorWithThePath) {
   const TemporaryFolder folder;
   absl::Status status;
   {
     const SmallDisk disk(300'000);
     const auto writer = WriterIn(folder.path());
-    for (Key key = 0; key < 20'000 && status.ok(); ++key) status = writer->Put({0, 0, key}, ValueOf(8, 1));
-    if (status.ok()) status = writer->Finish().status();
+    for (Key key = 0; key < 200'000 && status.ok(); ++key) status = writer->Put({0, 0, key}, ValueOf(8, 1));
+    EXPECT_LT(writer->rows(), 100'000u);  // told soon, not at the end
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("C000007-0000.sst"));

@@ -79,7 +79,8 @@ class ShardMaker {
     options.sync = false;
     const std::unique_ptr<LayerWriter> writer = *LayerWriter::Create(options);
     for (const auto& [key, record] : records) {
-      const absl::Status status = record.row == nullptr ? writer->Delete(key) : writer->Put(key, StoredValue(*record.row));
+      const absl::Status status =
+          record.row == nullptr ? writer->Delete(key) : writer->Put(key, StoredValue(*record.row));
       EXPECT_TRUE(status.ok()) << status;
     }
     absl::StatusOr<StoredLayer> stored = writer->Finish();
@@ -138,7 +139,9 @@ void FillJob(const CheckpointSpec& spec, EffectiveJob* job) {
     added->set_name(table.name);
     added->set_kind(TableSpec::SPARSE);
     added->set_width(table.width);
-    added->mutable_optimizer()->set_name(table.slots == 0 ? "sgd" : table.slots == table.width ? "adagrad" : "adam");
+    added->mutable_optimizer()->set_name(table.slots == 0             ? "sgd"
+                                         : table.slots == table.width ? "adagrad"
+                                                                      : "adam");
   }
 }
 
@@ -211,9 +214,18 @@ std::map<TableId, BuiltRows> LiveRows(const CheckpointSpec& spec) {
   return live;
 }
 
-StoredFile WriteRecordFile(const std::string& folder, const std::string& name, const std::string& serialized) {
+void OverwriteFile(const std::string& path, const std::string& contents) {
+  std::filesystem::remove(path);
+  auto file = PosixFileSystem().Create(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Append(contents.data(), contents.size()).ok());
+  ASSERT_TRUE((*file)->Close().ok());
+}
+
+StoredFile WriteRecordFile(const std::string& folder, const std::string& name,
+                           const std::string& serialized) {
   const std::string framed = FrameRecord(serialized);
-  EXPECT_TRUE(WriteFileAtomically(PosixFileSystem(), folder + "/" + name, framed).ok());
+  OverwriteFile(folder + "/" + name, framed);
   StoredFile file;
   file.set_name(name);
   file.set_bytes(framed.size());

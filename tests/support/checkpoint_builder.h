@@ -59,16 +59,21 @@ struct CheckpointSpec {
   std::function<void(CheckpointManifest*)> edit_manifest;
 };
 
-// Two tables, `layers` layers with deletions, `rows` rows a table in the first: the same for the same arguments.
+// Two tables, `layers` layers with deletions, `rows` rows a table in the first: the same for the same
+// arguments.
 CheckpointSpec SomeCheckpoint(int layers, int rows, uint32_t shards);
 
-// Makes `root`/C000003 (the id of the last layer) with all its files and returns its path. Fails the test on errors.
+// Makes `root`/C000003 (the id of the last layer) with all its files and returns its path. Fails the test on
+// errors.
 std::string BuildCheckpoint(const CheckpointSpec& spec, const std::string& root);
 
 // What a reader must find: the layers applied in order.
 std::map<TableId, BuiltRows> LiveRows(const CheckpointSpec& spec);
 
-// Writes `record` to `folder`/`name` framed, and gives its entry for the manifest.
+// Without any sync: a file that replaces another one by truncation would wait for the disk.
+void OverwriteFile(const std::string& path, const std::string& contents);
+
+// Writes a serialized record to `folder`/`name`, framed, and gives its entry for the manifest.
 StoredFile WriteRecordFile(const std::string& folder, const std::string& name, const std::string& serialized);
 
 }  // namespace capstan::testing
