@@ -179,14 +179,13 @@ absl::StatusOr<CheckpointEntry> CheckpointRoot::CommitUnnamed(uint64_t id, const
   return EntryOf(manifest, FolderOf(id));
 }
 
-// The shards' writers have synced their files; the names of all, the manifest, and at last the folder's own name are
-// synced here.
+// The shards' writers have synced their files; the names of all, the manifest (with it its folder), and at last the
+// folder's own name are synced here.
 absl::Status CheckpointRoot::Publish(const CheckpointManifest& manifest, uint32_t shards) {
   const std::string working = WorkingFolderOf(manifest.id());
   for (uint32_t shard = 0; shard < shards; ++shard) {
     CAPSTAN_RETURN_IF_ERROR(fs_.SyncFolder(working + "/" + ShardFolderName(shard)));
   }
-  CAPSTAN_RETURN_IF_ERROR(fs_.SyncFolder(working));
   CAPSTAN_RETURN_IF_ERROR(
       WriteFileAtomically(fs_, working + "/" + kManifestFile, FrameRecord(manifest.SerializeAsString())));
   CAPSTAN_RETURN_IF_ERROR(fs_.Rename(working, FolderOf(manifest.id())));
