@@ -15,7 +15,8 @@ namespace {
 absl::StatusOr<CheckpointEntry> ReadEntry(FileSystem& fs, const std::string& folder, uint64_t id) {
   CAPSTAN_ASSIGN_OR_RETURN(const FileInfo info, fs.Stat(folder));
   if (info.kind == FileInfo::Kind::kLink) {
-    return InvalidArgument(fmt::format("'{}' is a symbolic link, which is not followed here; name the folder itself", folder));
+    return InvalidArgument(
+        fmt::format("'{}' is a symbolic link, which is not followed here; name the folder itself", folder));
   }
   if (info.kind != FileInfo::Kind::kFolder) return InvalidArgument(fmt::format("'{}' is no folder", folder));
   CAPSTAN_ASSIGN_OR_RETURN(const CheckpointManifest manifest, ReadCheckpointManifest(fs, folder));
@@ -92,8 +93,9 @@ absl::StatusOr<CheckpointEntry> FindNewestGood(FileSystem& fs, const std::string
   for (const std::string& problem : problems) Tell(skipped, problem);
   if (found.has_value()) return *std::move(found);
   if (problems.empty()) return NotFound(fmt::format("'{}' holds no complete checkpoint", root));
-  return NotFound(fmt::format("'{}' holds no checkpoint that can be used; {}{}", root, problems.front(),
-                              problems.size() == 1 ? "" : fmt::format(" (and {} more)", problems.size() - 1)));
+  return NotFound(
+      fmt::format("'{}' holds no checkpoint that can be used; {}{}", root, problems.front(),
+                  problems.size() == 1 ? "" : fmt::format(" (and {} more)", problems.size() - 1)));
 }
 
 absl::StatusOr<std::vector<CheckpointEntry>> CheckpointRoot::List(std::vector<std::string>* skipped) {
@@ -104,7 +106,8 @@ absl::StatusOr<CheckpointEntry> CheckpointRoot::NewestGood(std::vector<std::stri
   return FindNewestGood(fs_, path_, skipped);
 }
 
-absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& given, std::vector<std::string>* skipped) {
+absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& given,
+                                           std::vector<std::string>* skipped) {
   std::string path = given;
   if (!StripSlashes(&path)) return InvalidArgument("the path of a checkpoint is empty");
   const std::string name = path.substr(path.rfind('/') + 1);
@@ -113,7 +116,9 @@ absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& gi
     return NotFound(fmt::format("'{}' is a checkpoint that was not finished or is being removed", path));
   }
   CAPSTAN_ASSIGN_OR_RETURN(const bool exists, fs.Exists(path));
-  if (!exists) return NotFound(fmt::format("'{}' does not exist; give RUN, RUN/checkpoints or a checkpoint's folder", path));
+  if (!exists)
+    return NotFound(
+        fmt::format("'{}' does not exist; give RUN, RUN/checkpoints or a checkpoint's folder", path));
   CAPSTAN_ASSIGN_OR_RETURN(const bool has_manifest, fs.Exists(path + "/" + kManifestFile));
   if (has_manifest || parsed.has_value()) return path;  // whether it is good, its reader says
   for (const std::string& root : {path, path + "/checkpoints"}) {
@@ -122,7 +127,8 @@ absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& gi
     CAPSTAN_ASSIGN_OR_RETURN(const CheckpointEntry entry, FindNewestGood(fs, root, skipped));
     return entry.folder;
   }
-  return NotFound(fmt::format("'{}' holds no checkpoint; give RUN, RUN/checkpoints or a checkpoint's folder", path));
+  return NotFound(
+      fmt::format("'{}' holds no checkpoint; give RUN, RUN/checkpoints or a checkpoint's folder", path));
 }
 
 }  // namespace capstan

@@ -78,11 +78,13 @@ absl::Status CheckpointRoot::Retain(const RetentionPolicy& policy, const std::ve
   std::vector<std::string> skipped;
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<CheckpointEntry> entries, List(&skipped));
   for (const std::string& text : skipped) Tell(log, "left alone: " + text);
-  // Damaged ones in front do not count, or three of them would push out the last good one. They are left to a person.
+  // Damaged ones in front do not count, or three of them would push out the last good one. They are left to a
+  // person.
   while (!entries.empty()) {
     const absl::Status status = CheckpointRecords::Load(fs_, entries.back().folder).status();
     if (status.ok()) break;
-    Tell(log, fmt::format("left alone: {}: {}", CheckpointFolderName(entries.back().id), std::string(status.message())));
+    Tell(log, fmt::format("left alone: {}: {}", CheckpointFolderName(entries.back().id),
+                          std::string(status.message())));
     entries.pop_back();
   }
   std::set<uint64_t> kept = KeptByPolicy(policy, entries);  // the newest good one among them
@@ -104,8 +106,10 @@ absl::Status CheckpointRoot::RemoveComplete(const CheckpointEntry& entry, std::v
     Tell(log, fmt::format("{}: left alone, {}", name, *why_not));
     return absl::OkStatus();
   }
-  // Held until all is gone: who opened the manifest before it was renamed finds it locked, and who comes later not there.
-  const absl::StatusOr<std::unique_ptr<FolderLock>> lock = FolderLock::TryExclusive(entry.folder + "/" + kManifestFile);
+  // Held until all is gone: who opened the manifest before it was renamed finds it locked, and who comes
+  // later not there.
+  const absl::StatusOr<std::unique_ptr<FolderLock>> lock =
+      FolderLock::TryExclusive(entry.folder + "/" + kManifestFile);
   if (!lock.ok()) {
     Tell(log, fmt::format("{}: kept for now, {}", name, std::string(lock.status().message())));
     return absl::OkStatus();

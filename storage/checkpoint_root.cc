@@ -15,8 +15,8 @@
 namespace capstan {
 namespace {
 
-// A root whose token file was damaged no longer knows which ids it has used; so many more were not used since the
-// newest folder that is still there.
+// A root whose token file was damaged no longer knows which ids it has used; so many more were not used since
+// the newest folder that is still there.
 constexpr uint64_t kIdsSkippedAfterRepair = 1000;
 
 std::string NewToken() {
@@ -38,9 +38,10 @@ absl::StatusOr<RootRecord> NewRoot(FileSystem& fs, const std::string& path) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(path));
   for (const std::string& name : names) {
     if (name == std::string(kRootFile) + ".tmp") continue;  // power was cut while the first token was written
-    return InvalidArgument(fmt::format("'{}' holds '{}' and no {}: it is no folder of checkpoints. Give an empty folder or "
-                                       "one that does not exist",
-                                       path, name, kRootFile));
+    return InvalidArgument(
+        fmt::format("'{}' holds '{}' and no {}: it is no folder of checkpoints. Give an empty folder or "
+                    "one that does not exist",
+                    path, name, kRootFile));
   }
   RootRecord record;
   record.set_token(NewToken());
@@ -57,9 +58,10 @@ absl::StatusOr<RootRecord> RepairedRoot(FileSystem& fs, const std::string& path,
     const absl::StatusOr<std::string> token = TokenOfMarker(fs, path + "/" + name);
     if (!token.ok()) continue;
     if (record.has_token() && record.token() != *token) {
-      return DataLoss(fmt::format("{}; the folders beside it were made for different roots, so that it cannot be made "
-                                  "again: move those that do not belong here away",
-                                  std::string(damage.message())));
+      return DataLoss(
+          fmt::format("{}; the folders beside it were made for different roots, so that it cannot be made "
+                      "again: move those that do not belong here away",
+                      std::string(damage.message())));
     }
     record.set_token(*token);
   }
@@ -68,10 +70,12 @@ absl::StatusOr<RootRecord> RepairedRoot(FileSystem& fs, const std::string& path,
   return record;
 }
 
-absl::StatusOr<ShardRecord> ReadReportedRecord(FileSystem& fs, const std::string& path, const ShardPart& part) {
+absl::StatusOr<ShardRecord> ReadReportedRecord(FileSystem& fs, const std::string& path,
+                                               const ShardPart& part) {
   CAPSTAN_ASSIGN_OR_RETURN(std::string framed, ReadWholeFile(fs, path, kMaxRecordBytes));
   if (framed.size() != part.record_bytes) {
-    return DataLoss(fmt::format("'{}' has {} bytes, its shard reported {}", path, framed.size(), part.record_bytes));
+    return DataLoss(
+        fmt::format("'{}' has {} bytes, its shard reported {}", path, framed.size(), part.record_bytes));
   }
   if (ToBytes(HashBytes128(framed.data(), framed.size())) != part.record_xxh3)
     return DataLoss(fmt::format("'{}' has not the hash that its shard reported", path));
@@ -86,7 +90,8 @@ absl::Status CheckStoredFile(FileSystem& fs, const std::string& folder, const St
     return DataLoss(fmt::format("a shard's record lists '{}', which is no name of a file here", file.name()));
   const std::string path = folder + "/" + file.name();
   const absl::StatusOr<FileInfo> info = fs.Stat(path);
-  if (absl::IsNotFound(info.status())) return DataLoss(fmt::format("'{}' is missing, which a shard reported", path));
+  if (absl::IsNotFound(info.status()))
+    return DataLoss(fmt::format("'{}' is missing, which a shard reported", path));
   CAPSTAN_RETURN_IF_ERROR(info.status());
   if (info->kind == FileInfo::Kind::kFile && info->bytes == file.bytes()) return absl::OkStatus();
   return DataLoss(fmt::format("'{}' {}, its shard reported {} bytes", path,
@@ -97,7 +102,8 @@ absl::Status CheckStoredFile(FileSystem& fs, const std::string& folder, const St
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CheckpointRoot>> CheckpointRoot::Open(FileSystem& fs, const std::string& path) {
+absl::StatusOr<std::unique_ptr<CheckpointRoot>> CheckpointRoot::Open(FileSystem& fs,
+                                                                     const std::string& path) {
   CAPSTAN_RETURN_IF_ERROR(MakeFoldersDurably(fs, path));
   absl::StatusOr<RootRecord> record = ReadRootRecord(fs, path);
   if (!record.ok()) {
@@ -123,7 +129,8 @@ absl::StatusOr<uint64_t> CheckpointRoot::NextId() {
 absl::Status CheckpointRoot::Begin(uint64_t id) {
   CAPSTAN_ASSIGN_OR_RETURN(const uint64_t next, NextId());
   if (id < next || id > kHighestId) {
-    return InvalidArgument(fmt::format("checkpoint {} cannot begin in '{}': the next one is {}", id, path_, next));
+    return InvalidArgument(
+        fmt::format("checkpoint {} cannot begin in '{}': the next one is {}", id, path_, next));
   }
   // Before the folder: the id counts as used whatever becomes of it. An unknown outcome counts as used, too.
   highest_id_ = id;
@@ -133,8 +140,7 @@ absl::Status CheckpointRoot::Begin(uint64_t id) {
   CAPSTAN_RETURN_IF_ERROR(WriteRootRecord(fs_, path_, record));
   const std::string folder = WorkingFolderOf(id);
   CAPSTAN_RETURN_IF_ERROR(fs_.MakeFolders(folder));
-  CAPSTAN_RETURN_IF_ERROR(WriteMarker(fs_, folder, token_, id));
-  return fs_.SyncFolder(path_);
+  return WriteMarker(fs_, folder, token_, id);
 }
 
 absl::StatusOr<CheckpointEntry> CheckpointRoot::Commit(uint64_t id, const CheckpointManifest& head,
@@ -179,8 +185,8 @@ absl::StatusOr<CheckpointEntry> CheckpointRoot::CommitUnnamed(uint64_t id, const
   return EntryOf(manifest, FolderOf(id));
 }
 
-// The shards' writers have synced their files; the names of all, the manifest (with it its folder), and at last the
-// folder's own name are synced here.
+// The shards' writers have synced their files; the names of all, the manifest (with it its folder), and at
+// last the folder's own name are synced here.
 absl::Status CheckpointRoot::Publish(const CheckpointManifest& manifest, uint32_t shards) {
   const std::string working = WorkingFolderOf(manifest.id());
   for (uint32_t shard = 0; shard < shards; ++shard) {
@@ -193,18 +199,22 @@ absl::Status CheckpointRoot::Publish(const CheckpointManifest& manifest, uint32_
 }
 
 absl::Status CheckRootToken(FileSystem& fs, const std::string& root, const std::string& token) {
-  const auto refuse = [](const std::string& text) { return absl::Status(absl::StatusCode::kFailedPrecondition, text); };
+  const auto refuse = [](const std::string& text) {
+    return absl::Status(absl::StatusCode::kFailedPrecondition, text);
+  };
   const absl::StatusOr<RootRecord> record = ReadRootRecord(fs, root);
   if (absl::IsNotFound(record.status())) {
-    return refuse(fmt::format("this machine does not see the folder of checkpoints '{}' (no {} there): mount the file "
-                              "system of the scheduler's machine at that path, or name another folder",
-                              root, kRootFile));
+    return refuse(
+        fmt::format("this machine does not see the folder of checkpoints '{}' (no {} there): mount the file "
+                    "system of the scheduler's machine at that path, or name another folder",
+                    root, kRootFile));
   }
   CAPSTAN_RETURN_IF_ERROR(record.status());
   if (record->token() == token) return absl::OkStatus();
-  return refuse(fmt::format("'{}' on this machine is another folder than on the scheduler's (token {}, not {}): mount "
-                            "the same file system at that path on both",
-                            root, record->token(), token));
+  return refuse(
+      fmt::format("'{}' on this machine is another folder than on the scheduler's (token {}, not {}): mount "
+                  "the same file system at that path on both",
+                  root, record->token(), token));
 }
 
 }  // namespace capstan

@@ -34,9 +34,10 @@ absl::StatusOr<RootRecord> ReadRootRecord(FileSystem& fs, const std::string& roo
 absl::Status WriteRootRecord(FileSystem& fs, const std::string& root, const RootRecord& record);
 
 absl::Status WriteMarker(FileSystem& fs, const std::string& folder, const std::string& token, uint64_t id);
-// Whether this root made the folder: it has the marker with this token and id, or, left by a crash while it was made or
-// removed, nothing that anybody could miss. Empty if so, else why not.
-absl::StatusOr<std::string> WhyNotOurs(FileSystem& fs, const std::string& folder, const std::string& token, uint64_t id);
+// Whether this root made the folder: it has the marker with this token and id, or, left by a crash while it
+// was made or removed, nothing that anybody could miss. Empty if so, else why not.
+absl::StatusOr<std::string> WhyNotOurs(FileSystem& fs, const std::string& folder, const std::string& token,
+                                       uint64_t id);
 // The token in the folder's marker, if it has a good one.
 absl::StatusOr<std::string> TokenOfMarker(FileSystem& fs, const std::string& folder);
 // Removes a folder that is ours (WhyNotOurs); the marker goes last, so that it is still ours after a crash.
@@ -45,7 +46,8 @@ absl::Status RemoveOurFolder(FileSystem& fs, const std::string& folder);
 // CheckpointRoot::List and NewestGood, for roots of which only the path is known.
 absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(FileSystem& fs, const std::string& root,
                                                              std::vector<std::string>* skipped);
-absl::StatusOr<CheckpointEntry> FindNewestGood(FileSystem& fs, const std::string& root, std::vector<std::string>* skipped);
+absl::StatusOr<CheckpointEntry> FindNewestGood(FileSystem& fs, const std::string& root,
+                                               std::vector<std::string>* skipped);
 
 // `list` may be null.
 void Tell(std::vector<std::string>* list, std::string text);

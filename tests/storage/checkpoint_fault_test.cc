@@ -1,4 +1,5 @@
-// Every call to the disk fails once, and the power is cut after every call: the last good checkpoint is still there.
+// Every call to the disk fails once, and the power is cut after every call: the last good checkpoint is still
+// there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,9 +14,9 @@ namespace capstan {
 namespace {
 
 using testing::CommitFake;
+using ::testing::ElementsAre;
 using testing::FakeHead;
 using testing::WhatIsNotAsWritten;
-using ::testing::ElementsAre;
 
 constexpr char kRoot[] = "/run/checkpoints";
 constexpr uint64_t kMostCalls = 2000;
@@ -115,7 +116,10 @@ TEST(CheckpointPowerCut, ThePreviousOrTheNewOneIsThereWhole) {
       OneRound(faulty, &committed).IgnoreError();
       fired = faulty.fired();
       using Keep = MemoryFileSystem::Keep;
-      disk->PowerCut(seed == 0 ? Keep::kSynced : seed == 1 ? Keep::kEverything : Keep::kSomething, n * kSeeds + seed);
+      disk->PowerCut(seed == 0   ? Keep::kSynced
+                     : seed == 1 ? Keep::kEverything
+                                 : Keep::kSomething,
+                     n * kSeeds + seed);
       ASSERT_NO_FATAL_FAILURE(ExpectWholeAndGoesOn(*disk, committed));
     }
     ASSERT_LT(n, kMostCalls);

@@ -17,13 +17,13 @@ namespace capstan {
 namespace {
 
 using testing::CommitFake;
+using ::testing::ElementsAre;
 using testing::FakeHead;
 using testing::FlipBit;
+using ::testing::HasSubstr;
 using testing::PutFile;
 using testing::WhatIsNotAsWritten;
 using testing::WriteFakeParts;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 std::unique_ptr<CheckpointRoot> OpenRoot(FileSystem& fs, const std::string& path) {
   absl::StatusOr<std::unique_ptr<CheckpointRoot>> root = CheckpointRoot::Open(fs, path);
@@ -118,7 +118,8 @@ TEST(Retention, NoneGoodNoneRemoved) {
   const auto fs = NewMemoryFileSystem();
   const auto root = OpenRoot(*fs, "/root");
   AddFakes(*fs, *root, 2);
-  for (const char* folder : {"/root/C000001", "/root/C000002"}) FlipBit(*fs, std::string(folder) + "/shard-0000/shard.pb");
+  for (const char* folder : {"/root/C000001", "/root/C000002"})
+    FlipBit(*fs, std::string(folder) + "/shard-0000/shard.pb");
   ASSERT_TRUE(root->Retain({1, 0, 0}, {}, nullptr).ok());
   EXPECT_THAT(*fs->List("/root"), ElementsAre("C000001", "C000002", "capstan-root.pb"));
 }
@@ -157,7 +158,7 @@ TEST(CleanUp, RemovesUnfinishedOnesButTheOneInWork) {
     ASSERT_TRUE(WriteFakeParts(*fs, root->WorkingFolderOf(id), id, "").ok());
   }
   ASSERT_TRUE(fs->Rename("/root/C000001.tmp", "/root/C000001.del").ok());
-  ASSERT_TRUE(fs->MakeFolders("/root/C000004.tmp").ok());  // a power cut took the marker
+  ASSERT_TRUE(fs->MakeFolders("/root/C000004.tmp").ok());   // a power cut took the marker
   PutFile(*fs, "/root/C000005.tmp/capstan-folder.pb", "");  // or its bytes
   std::vector<std::string> log;
   ASSERT_TRUE(root->CleanUp(2, &log).ok());
@@ -184,7 +185,8 @@ TEST(Retention, WhatAReaderHoldsStaysUntilItLetsGo) {
   }
   ASSERT_TRUE(root->Retain({1, 0, 0}, {}, nullptr).ok());
   EXPECT_EQ(IdsOf(*root), (std::vector<uint64_t>{3}));
-  EXPECT_EQ(WhatIsNotAsWritten(fs, root->FolderOf(3)), "") << "its layers were links to files of removed folders";
+  EXPECT_EQ(WhatIsNotAsWritten(fs, root->FolderOf(3)), "")
+      << "its layers were links to files of removed folders";
 }
 
 TEST(Retention, LinksAreNotFollowed) {

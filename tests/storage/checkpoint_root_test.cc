@@ -14,14 +14,14 @@ namespace capstan {
 namespace {
 
 using testing::CommitFake;
+using ::testing::ElementsAre;
 using testing::FakeHead;
 using testing::FlipBit;
 using testing::GetFile;
-using testing::PutFile;
-using testing::WriteFakeParts;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::PutFile;
+using testing::WriteFakeParts;
 
 constexpr char kRoot[] = "/run/checkpoints";
 
@@ -76,8 +76,9 @@ TEST_F(CheckpointRootTest, TheManifestNamesEveryFileAndCountsRows) {
   ASSERT_TRUE(manifest.ok()) << manifest.status();
   std::vector<std::string> names;
   for (const StoredFile& file : manifest->file()) names.push_back(file.name());
-  EXPECT_THAT(names, ElementsAre("shard-0000/shard.pb", "shard-0000/C000001-0000.sst", "shard-0000/C000002-0000.sst",
-                                 "shard-0001/shard.pb", "shard-0001/C000001-0000.sst", "shard-0001/C000002-0000.sst"));
+  EXPECT_THAT(names, ElementsAre("shard-0000/shard.pb", "shard-0000/C000001-0000.sst",
+                                 "shard-0000/C000002-0000.sst", "shard-0001/shard.pb",
+                                 "shard-0001/C000001-0000.sst", "shard-0001/C000002-0000.sst"));
   EXPECT_EQ(manifest->rows(), 8u);
   EXPECT_EQ(manifest->format(), kCheckpointFormat);
   EXPECT_THAT(*fs_->List(kRoot), ElementsAre("C000001", "C000002", "capstan-root.pb"));
@@ -155,7 +156,8 @@ std::string TableFileOf(FileSystem& fs, const std::string& shard_folder) {
 // What a shard reported and what lies in the folder must be the same.
 struct CommitCase {
   const char* why;
-  std::function<void(FileSystem&, const std::string& working, std::vector<ShardPart>*, CheckpointManifest*)> spoil;
+  std::function<void(FileSystem&, const std::string& working, std::vector<ShardPart>*, CheckpointManifest*)>
+      spoil;
   const char* says;
 };
 
@@ -182,10 +184,14 @@ TEST_F(CheckpointRootTest, CommitRefusesWhatDoesNotAgree) {
        },
        ".sst' has 5 bytes, its shard reported"},
       {"a shard's part is missing",
-       [](FileSystem&, const std::string&, std::vector<ShardPart>* parts, CheckpointManifest*) { parts->pop_back(); },
+       [](FileSystem&, const std::string&, std::vector<ShardPart>* parts, CheckpointManifest*) {
+         parts->pop_back();
+       },
        "no shard owns partition 2"},
       {"no shard at all",
-       [](FileSystem&, const std::string&, std::vector<ShardPart>* parts, CheckpointManifest*) { parts->clear(); },
+       [](FileSystem&, const std::string&, std::vector<ShardPart>* parts, CheckpointManifest*) {
+         parts->clear();
+       },
        "it lists no shard"},
       {"a job without the table",
        [](FileSystem&, const std::string&, std::vector<ShardPart>*, CheckpointManifest* head) {
@@ -219,14 +225,16 @@ TEST_F(CheckpointRootTest, CommitWantsAWorkingFolderOfOurs) {
   EXPECT_TRUE(*fs_->Exists(root_->WorkingFolderOf(1) + "/shard-0000"));
 }
 
-// The newest of two checkpoints is spoiled; the one before must be found, and the message must name the culprit.
+// The newest of two checkpoints is spoiled; the one before must be found, and the message must name the
+// culprit.
 struct DamageCase {
   const char* why;
   std::function<void(FileSystem&, const std::string& folder)> spoil;
   const char* says;
 };
 
-void RewriteManifest(FileSystem& fs, const std::string& folder, const std::function<void(CheckpointManifest*)>& edit) {
+void RewriteManifest(FileSystem& fs, const std::string& folder,
+                     const std::function<void(CheckpointManifest*)>& edit) {
   auto manifest = ReadCheckpointManifest(fs, folder);
   ASSERT_TRUE(manifest.ok()) << manifest.status();
   edit(&*manifest);
@@ -236,7 +244,8 @@ void RewriteManifest(FileSystem& fs, const std::string& folder, const std::funct
 const DamageCase kDamageCases[] = {
     {"a bit of the manifest", [](FileSystem& fs, const std::string& f) { FlipBit(fs, f + "/manifest.pb"); },
      "C000002/manifest.pb' is damaged"},
-    {"a bit of a record", [](FileSystem& fs, const std::string& f) { FlipBit(fs, f + "/shard-0001/shard.pb"); },
+    {"a bit of a record",
+     [](FileSystem& fs, const std::string& f) { FlipBit(fs, f + "/shard-0001/shard.pb"); },
      "C000002/shard-0001/shard.pb' is damaged"},
     {"a manifest cut short",
      [](FileSystem& fs, const std::string& f) {
@@ -245,12 +254,16 @@ const DamageCase kDamageCases[] = {
      "C000002/manifest.pb' is damaged"},
     {"an empty manifest", [](FileSystem& fs, const std::string& f) { PutFile(fs, f + "/manifest.pb", ""); },
      "C000002/manifest.pb' is damaged: it has only 0 bytes"},
-    {"no manifest", [](FileSystem& fs, const std::string& f) { ASSERT_TRUE(fs.Remove(f + "/manifest.pb").ok()); },
+    {"no manifest",
+     [](FileSystem& fs, const std::string& f) { ASSERT_TRUE(fs.Remove(f + "/manifest.pb").ok()); },
      "C000002' is no checkpoint: it has no manifest.pb"},
-    {"no record", [](FileSystem& fs, const std::string& f) { ASSERT_TRUE(fs.Remove(f + "/shard-0000/shard.pb").ok()); },
+    {"no record",
+     [](FileSystem& fs, const std::string& f) { ASSERT_TRUE(fs.Remove(f + "/shard-0000/shard.pb").ok()); },
      "C000002/shard-0000/shard.pb' is missing"},
     {"no table file",
-     [](FileSystem& fs, const std::string& f) { ASSERT_TRUE(fs.Remove(f + "/shard-0000/C000001-0000.sst").ok()); },
+     [](FileSystem& fs, const std::string& f) {
+       ASSERT_TRUE(fs.Remove(f + "/shard-0000/C000001-0000.sst").ok());
+     },
      "C000002/shard-0000/C000001-0000.sst' is missing"},
     {"a table file cut short",
      [](FileSystem& fs, const std::string& f) {
@@ -273,7 +286,9 @@ const DamageCase kDamageCases[] = {
      },
      "made by a newer release (9.9)"},
     {"the manifest of another one",
-     [](FileSystem& fs, const std::string& f) { RewriteManifest(fs, f, [](CheckpointManifest* m) { m->set_id(1); }); },
+     [](FileSystem& fs, const std::string& f) {
+       RewriteManifest(fs, f, [](CheckpointManifest* m) { m->set_id(1); });
+     },
      "C000002' holds the manifest of C000001"},
     {"the manifest of another one, whole",
      [](FileSystem& fs, const std::string& f) {
@@ -333,10 +348,12 @@ TEST_F(CheckpointRootTest, AToolFindsTheNewestGoodOne) {
   EXPECT_EQ(*FindCheckpoint(*fs_, second, nullptr), second);
 
   ASSERT_TRUE(root_->Begin(3).ok());
-  EXPECT_THAT(Message(FindCheckpoint(*fs_, root_->WorkingFolderOf(3), nullptr).status()), HasSubstr("not finished"));
+  EXPECT_THAT(Message(FindCheckpoint(*fs_, root_->WorkingFolderOf(3), nullptr).status()),
+              HasSubstr("not finished"));
   EXPECT_THAT(Message(FindCheckpoint(*fs_, "/gone", nullptr).status()), HasSubstr("'/gone' does not exist"));
   ASSERT_TRUE(fs_->MakeFolders("/empty").ok());
-  EXPECT_THAT(Message(FindCheckpoint(*fs_, "/empty", nullptr).status()), HasSubstr("'/empty' holds no checkpoint"));
+  EXPECT_THAT(Message(FindCheckpoint(*fs_, "/empty", nullptr).status()),
+              HasSubstr("'/empty' holds no checkpoint"));
   EXPECT_EQ(FindCheckpoint(*fs_, "", nullptr).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -16,7 +16,9 @@ namespace {
 constexpr uint32_t kPartitions = 4;
 constexpr uint64_t kRowsPerPartition = 2;
 
-std::string FakeRows(const std::string& name) { return fmt::format("the rows of {}, as many as there are: {:64}", name, 7); }
+std::string FakeRows(const std::string& name) {
+  return fmt::format("the rows of {}, as many as there are: {:64}", name, 7);
+}
 
 absl::StatusOr<StoredFile> WriteSynced(FileSystem& fs, const std::string& folder, const std::string& name,
                                        const std::string& contents) {
@@ -31,8 +33,8 @@ absl::StatusOr<StoredFile> WriteSynced(FileSystem& fs, const std::string& folder
   return stored;
 }
 
-absl::StatusOr<ShardRecord> WriteLayers(FileSystem& fs, const std::string& working, uint64_t id, uint32_t shard,
-                                        const std::string& parent) {
+absl::StatusOr<ShardRecord> WriteLayers(FileSystem& fs, const std::string& working, uint64_t id,
+                                        uint32_t shard, const std::string& parent) {
   ShardRecord record;
   if (!parent.empty()) {
     CAPSTAN_ASSIGN_OR_RETURN(const CheckpointRecords below, CheckpointRecords::Load(fs, parent));
@@ -90,13 +92,13 @@ absl::StatusOr<std::vector<ShardPart>> WriteFakeParts(FileSystem& fs, const std:
     const std::string name = ShardFolderName(shard) + "/" + kShardRecordFile;
     CAPSTAN_ASSIGN_OR_RETURN(const StoredFile file,
                              WriteSynced(fs, working, name, FrameRecord(record.SerializeAsString())));
-    CAPSTAN_RETURN_IF_ERROR(fs.SyncFolder(folder));
     parts.push_back({file.bytes(), file.xxh3()});
   }
   return parts;
 }
 
-absl::StatusOr<CheckpointEntry> CommitFake(FileSystem& fs, CheckpointRoot& root, const CheckpointManifest& head) {
+absl::StatusOr<CheckpointEntry> CommitFake(FileSystem& fs, CheckpointRoot& root,
+                                           const CheckpointManifest& head) {
   std::string parent;
   const absl::StatusOr<CheckpointEntry> newest = root.NewestGood(nullptr);
   if (newest.ok()) parent = newest->folder;
@@ -115,8 +117,10 @@ std::string WhatIsNotAsWritten(FileSystem& fs, const std::string& folder) {
   if (!records.ok()) return std::string(records.status().message());
   for (const StoredFile& file : records->manifest.file()) {
     const std::string contents = GetFile(fs, folder + "/" + file.name());
-    if (ToBytes(HashBytes128(contents.data(), contents.size())) != file.xxh3()) return file.name() + ": other bytes";
-    if (file.name().ends_with(".sst") && contents != FakeRows(file.name())) return file.name() + ": " + contents;
+    if (ToBytes(HashBytes128(contents.data(), contents.size())) != file.xxh3())
+      return file.name() + ": other bytes";
+    if (file.name().ends_with(".sst") && contents != FakeRows(file.name()))
+      return file.name() + ": " + contents;
   }
   return "";
 }

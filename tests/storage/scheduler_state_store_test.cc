@@ -14,11 +14,11 @@
 namespace capstan {
 namespace {
 
-using testing::FlipBit;
-using testing::PutFile;
 using ::testing::ElementsAre;
+using testing::FlipBit;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::PutFile;
 
 constexpr char kFolder[] = "/run/state";
 
@@ -121,7 +121,8 @@ TEST(SchedulerStateStore, AStateOfANewerReleaseIsNotPassedOver) {
   const absl::Status status = OpenStore(*fs)->Load(nullptr).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("has format 2, this release reads 1"));
-  EXPECT_EQ(OpenStore(*fs)->Write(StateOf(4)).code(), absl::StatusCode::kInvalidArgument) << "nor written over";
+  EXPECT_EQ(OpenStore(*fs)->Write(StateOf(4)).code(), absl::StatusCode::kInvalidArgument)
+      << "nor written over";
 }
 
 TEST(SchedulerStateStore, AJobIsWrittenOnce) {
@@ -142,7 +143,8 @@ TEST(SchedulerStateStore, AJobIsWrittenOnce) {
 
 // A scheduler from its start: the job, and two states after the two that were there.
 absl::Status OneLife(FileSystem& fs, uint32_t* written) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<SchedulerStateStore> store, SchedulerStateStore::Open(fs, kFolder));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<SchedulerStateStore> store,
+                           SchedulerStateStore::Open(fs, kFolder));
   EffectiveJob job;
   job.set_job_id(77);
   CAPSTAN_RETURN_IF_ERROR(store->WriteJob(job));
@@ -203,7 +205,10 @@ TEST(SchedulerStateStore, APowerCutLeavesTheLastStateOrALaterOne) {
       OneLife(faulty, &written).IgnoreError();
       fired = faulty.fired();
       using Keep = MemoryFileSystem::Keep;
-      disk->PowerCut(seed == 0 ? Keep::kSynced : seed == 1 ? Keep::kEverything : Keep::kSomething, n * 12 + seed);
+      disk->PowerCut(seed == 0   ? Keep::kSynced
+                     : seed == 1 ? Keep::kEverything
+                                 : Keep::kSomething,
+                     n * 12 + seed);
       EXPECT_GE(LoadedGeneration(*disk), written);
       ASSERT_TRUE(OneLife(*disk, &written).ok());
       EXPECT_EQ(LoadedGeneration(*disk), 4u);
