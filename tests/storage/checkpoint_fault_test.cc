@@ -18,12 +18,12 @@ using ::testing::ElementsAre;
 using testing::FakeHead;
 using testing::WhatIsNotAsWritten;
 
-constexpr char kRoot[] = "/run/checkpoints";
+constexpr char kFaultRoot[] = "/run/checkpoints";
 constexpr uint64_t kMostCalls = 2000;
 
 // What a scheduler does from its start to the end of a checkpoint.
 absl::Status OneRound(FileSystem& fs, uint64_t* committed) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointRoot> root, CheckpointRoot::Open(fs, kRoot));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointRoot> root, CheckpointRoot::Open(fs, kFaultRoot));
   CAPSTAN_RETURN_IF_ERROR(root->CleanUp(0, nullptr));
   CAPSTAN_ASSIGN_OR_RETURN(const CheckpointEntry entry, CommitFake(fs, *root, FakeHead(3)));
   *committed = entry.id;
@@ -33,7 +33,7 @@ absl::Status OneRound(FileSystem& fs, uint64_t* committed) {
 // Two checkpoints, the second upon the first.
 std::unique_ptr<MemoryFileSystem> DiskWithTwo() {
   std::unique_ptr<MemoryFileSystem> disk = NewMemoryFileSystem();
-  const auto root = CheckpointRoot::Open(*disk, kRoot);
+  const auto root = CheckpointRoot::Open(*disk, kFaultRoot);
   for (uint64_t version = 1; version <= 2; ++version) {
     const absl::StatusOr<CheckpointEntry> entry = CommitFake(*disk, **root, FakeHead(version));
     EXPECT_TRUE(entry.ok()) << entry.status();
@@ -44,7 +44,7 @@ std::unique_ptr<MemoryFileSystem> DiskWithTwo() {
 // The newest good one is the second or a later one, and whole; then all goes well again.
 void ExpectWholeAndGoesOn(MemoryFileSystem& disk, uint64_t committed) {
   {
-    const auto root = CheckpointRoot::Open(disk, kRoot);
+    const auto root = CheckpointRoot::Open(disk, kFaultRoot);
     ASSERT_TRUE(root.ok()) << root.status();
     const auto newest = (*root)->NewestGood(nullptr);
     ASSERT_TRUE(newest.ok()) << newest.status();
@@ -58,8 +58,8 @@ void ExpectWholeAndGoesOn(MemoryFileSystem& disk, uint64_t committed) {
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_GT(again, committed);
   EXPECT_GE(again, 3u);
-  EXPECT_THAT(*disk.List(kRoot), ElementsAre(fmt::format("C{:06}", again), "capstan-root.pb"));
-  EXPECT_EQ(WhatIsNotAsWritten(disk, fmt::format("{}/C{:06}", kRoot, again)), "");
+  EXPECT_THAT(*disk.List(kFaultRoot), ElementsAre(fmt::format("C{:06}", again), "capstan-root.pb"));
+  EXPECT_EQ(WhatIsNotAsWritten(disk, fmt::format("{}/C{:06}", kFaultRoot, again)), "");
 }
 
 struct FaultKind {
@@ -143,7 +143,7 @@ TEST(CheckpointPowerCut, TheFirstOneIsThereOrNot) {
       fired = faulty.fired();
       using Keep = MemoryFileSystem::Keep;
       disk->PowerCut(seed == 0 ? Keep::kSynced : Keep::kSomething, n * 4 + seed);
-      const auto root = CheckpointRoot::Open(*disk, kRoot);
+      const auto root = CheckpointRoot::Open(*disk, kFaultRoot);
       ASSERT_TRUE(root.ok()) << root.status();
       const auto newest = (*root)->NewestGood(nullptr);
       EXPECT_TRUE(committed == 0 || newest.ok()) << newest.status();

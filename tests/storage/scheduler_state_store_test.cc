@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::PutFile;
 
-constexpr char kFolder[] = "/run/state";
+constexpr char kStateFolder[] = "/run/state";
 
 // A state that says `generation` in several places, so that a mixture would be seen.
 SchedulerState StateOf(uint32_t generation) {
@@ -48,7 +48,7 @@ std::string BytesWithoutSequence(SchedulerState state) {
 }
 
 std::unique_ptr<SchedulerStateStore> OpenStore(FileSystem& fs) {
-  auto store = SchedulerStateStore::Open(fs, kFolder);
+  auto store = SchedulerStateStore::Open(fs, kStateFolder);
   EXPECT_TRUE(store.ok()) << store.status();
   return *std::move(store);
 }
@@ -69,7 +69,7 @@ TEST(SchedulerStateStore, GivesBackTheNewestState) {
     EXPECT_EQ(OpenStore(*fs)->Load(nullptr)->sequence(), generation) << "it goes on over restarts";
     EXPECT_EQ(LoadedGeneration(*fs), generation);
   }
-  EXPECT_THAT(*fs->List(kFolder), ElementsAre("state.old.pb", "state.pb"));
+  EXPECT_THAT(*fs->List(kStateFolder), ElementsAre("state.old.pb", "state.pb"));
 }
 
 TEST(SchedulerStateStore, ADamagedStateIsToldAndTheOneBeforeUsed) {
@@ -79,7 +79,7 @@ TEST(SchedulerStateStore, ADamagedStateIsToldAndTheOneBeforeUsed) {
     const auto store = OpenStore(*fs);
     ASSERT_TRUE(store->Write(StateOf(1)).ok());
     ASSERT_TRUE(store->Write(StateOf(2)).ok());
-    const std::string path = std::string(kFolder) + "/state.pb";
+    const std::string path = std::string(kStateFolder) + "/state.pb";
     if (how == std::string("flip")) FlipBit(*fs, path);
     if (how == std::string("cut")) PutFile(*fs, path, testing::GetFile(*fs, path).substr(0, 30));
     if (how == std::string("empty")) PutFile(*fs, path, "");
@@ -103,8 +103,8 @@ TEST(SchedulerStateStore, BothDamagedIsAnErrorAndNotABeginning) {
   const auto store = OpenStore(*fs);
   ASSERT_TRUE(store->Write(StateOf(1)).ok());
   ASSERT_TRUE(store->Write(StateOf(2)).ok());
-  FlipBit(*fs, std::string(kFolder) + "/state.pb");
-  FlipBit(*fs, std::string(kFolder) + "/state.old.pb");
+  FlipBit(*fs, std::string(kStateFolder) + "/state.pb");
+  FlipBit(*fs, std::string(kStateFolder) + "/state.old.pb");
   std::vector<std::string> damaged;
   EXPECT_EQ(OpenStore(*fs)->Load(&damaged).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(damaged.size(), 2u);
@@ -117,7 +117,7 @@ TEST(SchedulerStateStore, AStateOfANewerReleaseIsNotPassedOver) {
   SchedulerState newer = StateOf(3);
   newer.set_format(kSchedulerStateFormat + 1);
   newer.set_sequence(3);
-  PutFile(*fs, std::string(kFolder) + "/state.pb", FrameRecord(newer.SerializeAsString()));
+  PutFile(*fs, std::string(kStateFolder) + "/state.pb", FrameRecord(newer.SerializeAsString()));
   const absl::Status status = OpenStore(*fs)->Load(nullptr).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("has format 2, this release reads 1"));
@@ -137,14 +137,14 @@ TEST(SchedulerStateStore, AJobIsWrittenOnce) {
   job.set_job_id(78);
   EXPECT_EQ(store->WriteJob(job).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(store->ReadJob()->job_id(), 77u);
-  FlipBit(*fs, std::string(kFolder) + "/job.pb");
+  FlipBit(*fs, std::string(kStateFolder) + "/job.pb");
   EXPECT_EQ(store->ReadJob().status().code(), absl::StatusCode::kDataLoss);
 }
 
 // A scheduler from its start: the job, and two states after the two that were there.
 absl::Status OneLife(FileSystem& fs, uint32_t* written) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<SchedulerStateStore> store,
-                           SchedulerStateStore::Open(fs, kFolder));
+                           SchedulerStateStore::Open(fs, kStateFolder));
   EffectiveJob job;
   job.set_job_id(77);
   CAPSTAN_RETURN_IF_ERROR(store->WriteJob(job));
