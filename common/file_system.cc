@@ -197,8 +197,7 @@ class Posix final : public FileSystem {
   }
 
   absl::Status HardLink(const std::string& from, const std::string& to) override {
-    return link(from.c_str(), to.c_str()) == 0 ? absl::OkStatus()
-                                               : FromErrno("linking to " + to, from, errno);
+    return link(from.c_str(), to.c_str()) == 0 ? absl::OkStatus() : FromErrno("linking to " + to, from, errno);
   }
 
   absl::StatusOr<uint64_t> FreeBytes(const std::string& path) override {
@@ -271,8 +270,8 @@ std::string ParentFolder(const std::string& path) {
 }
 
 absl::Status MakeFoldersDurably(FileSystem& fs, const std::string& path) {
-  // Even a folder that is there may be a moment old and made by somebody who did not sync, so all parents are
-  // synced; above those made here only where we may (a parent can be closed to us).
+  // Even a folder that is there may be a moment old and made by somebody who did not sync, so all parents are synced;
+  // above those made here only where we may (a parent can be closed to us).
   std::vector<std::string> made;
   std::vector<std::string> above;
   for (std::string folder = path;; folder = ParentFolder(folder)) {

@@ -16,8 +16,8 @@ namespace {
 
 struct MemoryNode;
 using NodePtr = std::shared_ptr<MemoryNode>;
-// What one call did to a folder's names: each got this node, or none any more. A rename within one folder is
-// one change, as on a disk with a journal.
+// What one call did to a folder's names: each got this node, or none any more. A rename within one folder is one
+// change, as on a disk with a journal.
 using FolderChange = std::vector<std::pair<std::string, NodePtr>>;
 
 struct MemoryNode {

@@ -33,6 +33,13 @@ enum class Bug {
   kJoinerClockZero,         // ssp: a rank that enters keeps its old clock
   kCreditNeverReturned,     // an answer does not give its credit back
   kParkedHoldsCredit,       // a parked pull holds its credit
+  // Checkpoints.
+  kCutNow,                  // sync: a shard past the step of a cut takes it all the same
+  kLedgersMergedOnRestore,  // partitions of several shards get the applied sets of one of them
+  kLedgerNotStored,         // the applied sets are not in the checkpoint
+  kLeasesFromAfterTheCut,   // a lease counts as closed because one shard had it closed
+  kClockLostOnRestore,      // the optimizer's clock starts at 0 again
+  kEpochLostOnRestore,      // the epoch begins again
 };
 
 #ifdef CAPSTAN_PLANTED_BUGS

@@ -59,7 +59,7 @@ RecordCursor::Step RecordCursor::Next() {
   while (position_ < text_.size()) {
     const size_t newline = FindByte(text_, '\n', position_);
     if (newline == kNotFound && !at_end_) {
-      return text_.size() - position_ > kMaxRecordBytes ? Step::kTooLong : Step::kPartial;
+      return text_.size() - position_ > kMaxCsvRecordBytes ? Step::kTooLong : Step::kPartial;
     }
     size_t end = newline == kNotFound ? text_.size() : newline;
     const size_t next = newline == kNotFound ? text_.size() : newline + 1;
@@ -73,7 +73,7 @@ RecordCursor::Step RecordCursor::Next() {
       next_quote_ = std::min(FindByte(text_, '"', position_), text_.size());
     }
     if (next_quote_ < end) return QuotedRecord();
-    if (end - position_ > kMaxRecordBytes) return Step::kTooLong;
+    if (end - position_ > kMaxCsvRecordBytes) return Step::kTooLong;
     const Step step = Found(end, next);
     ++line_;
     return step;
@@ -114,7 +114,7 @@ RecordCursor::Step RecordCursor::QuotedRecord() {
       ++at;
       continue;
     }
-    if (at - position_ > kMaxRecordBytes) return Step::kTooLong;
+    if (at - position_ > kMaxCsvRecordBytes) return Step::kTooLong;
     if (at == text_.size() && !at_end_) return Step::kPartial;
     const size_t end = at > position_ && text_[at - 1] == '\r' ? at - 1 : at;
     const Step step = Found(end, std::min(at + 1, text_.size()));

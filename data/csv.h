@@ -23,7 +23,7 @@ struct CsvDialect {
 };
 
 inline constexpr size_t kMaxFieldBytes = size_t{1} << 20;
-inline constexpr size_t kMaxRecordBytes = size_t{64} << 20;
+inline constexpr size_t kMaxCsvRecordBytes = size_t{64} << 20;
 
 // Walks over the records of `text`, which the caller keeps alive.
 class RecordCursor {

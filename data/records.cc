@@ -33,7 +33,7 @@ absl::Status RecordError(const std::string& path, RecordCursor::Step step, const
   return InvalidArgument(
       fmt::format("{}:{}: a record of more than {} bytes; is this a text file with LF or CRLF line "
                   "ends?",
-                  path, cursor.next_line(), kMaxRecordBytes));
+                  path, cursor.next_line(), kMaxCsvRecordBytes));
 }
 
 RecordStream::RecordStream(const InputFile& file, const CsvDialect& dialect,

@@ -68,6 +68,7 @@ Schema::Schema(const DataConfig& given) {
       const uint64_t seed = HashBytes(feature.salt().empty() ? FeatureName(feature) : feature.salt());
       categorical_.push_back({seed, HashBytes(kMissingText, Mix64(seed)), refuse});
       sparse_columns_.push_back(feature.column());
+      sparse_names_.push_back(FeatureName(feature));
       sparse_index_.push_back(i);
     }
   }
@@ -101,6 +102,17 @@ absl::StatusOr<Binding> Schema::Bind(const std::string& path, std::vector<std::s
   }
   binding.columns = std::move(columns);
   return binding;
+}
+
+std::vector<std::pair<std::string, uint64_t>> Schema::KeysOfValue(const std::string& column,
+                                                                  std::string_view raw) const {
+  std::vector<std::pair<std::string, uint64_t>> keys;
+  for (size_t i = 0; i < categorical_.size(); ++i) {
+    if (sparse_columns_[i] != column) continue;
+    keys.emplace_back(sparse_names_[i],
+                      IsMissing(raw) ? categorical_[i].missing_key : HashBytes(raw, categorical_[i].seed));
+  }
+  return keys;
 }
 
 bool Schema::IsMissing(std::string_view text) const { return text.empty() || Contains(missing_, text); }

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/status.h"
@@ -55,6 +56,10 @@ class Schema {
                 std::string* problem) const;
   bool ParseRow(const LibsvmRow& fields, bool labels, RowValues* row, std::string* problem) const;
 
+  // The keys that a value of a column has, one for each categorical feature that reads the column: (feature's name,
+  // key). raw: as it stands in the file, trimmed. Empty: no categorical feature reads it.
+  std::vector<std::pair<std::string, uint64_t>> KeysOfValue(const std::string& column, std::string_view raw) const;
+
   const std::string& label_column() const { return label_column_; }
   const std::vector<std::string>& positive_labels() const { return positive_; }
 
@@ -80,6 +85,7 @@ class Schema {
   std::vector<std::string> numeric_names_;
   std::vector<std::string> numeric_columns_;
   std::vector<std::string> sparse_columns_;
+  std::vector<std::string> sparse_names_;
   std::vector<int> numeric_index_;  // place in data.feature, for messages
   std::vector<int> sparse_index_;
   std::string label_column_;

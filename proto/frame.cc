@@ -45,8 +45,6 @@ constexpr KindName kKindNames[] = {
     {MessageKind::kLeaseClosed, "LEASE_CLOSED"},
     {MessageKind::kRankDone, "RANK_DONE"},
     {MessageKind::kRankDoneReply, "RANK_DONE_REPLY"},
-    {MessageKind::kSave, "SAVE"},
-    {MessageKind::kSaved, "SAVED"},
     {MessageKind::kEnd, "END"},
     {MessageKind::kBye, "BYE"},
     {MessageKind::kProgress, "PROGRESS"},

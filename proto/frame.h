@@ -55,8 +55,6 @@ enum class MessageKind : uint16_t {
   kLeaseClosed = 77,
   kRankDone = 78,
   kRankDoneReply = 79,
-  kSave = 80,  // scheduler → shard
-  kSaved = 81,
   kEnd = 82,  // scheduler → everybody: the job is over (well or not)
   kBye = 83,
   kProgress = 84,  // home shard → scheduler

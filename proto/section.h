@@ -93,6 +93,7 @@ enum class NackCode : uint32_t {
   kUnsupported = 7,
   kOverloaded = 8,    // no memory for it now: retry
   kStepConflict = 9,  // ranks disagree about a step, or a repeat has other bits
+  kBadCheckpoint = 10,  // START names one that cannot be read; do not retry
 };
 
 // Adds sections, then allocates the body once and hands out the places to fill. Not thread-safe.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/planted_bugs.h"
+#include "proto/checkpoint.pb.h"
 
 namespace capstan {
 
@@ -30,6 +31,27 @@ void LeaseLedger::Close(LeaseId below, std::span<const LeaseId> leases) {
   for (auto it = applied_.begin(); it != applied_.end();) {
     it = IsClosed(it->first) ? applied_.erase(it) : std::next(it);
   }
+}
+
+void LeaseLedger::Store(LedgerRecord* record) const {
+  record->set_closed_below(closed_below_);
+  record->mutable_closed()->Assign(closed_.begin(), closed_.end());
+  for (const auto& [lease, indexes] : applied_) {
+    AppliedLease* applied = record->add_applied();
+    applied->set_lease(lease);
+    applied->mutable_index()->Assign(indexes.begin(), indexes.end());
+  }
+}
+
+LeaseLedger LeaseLedger::From(const LedgerRecord& record) {
+  LeaseLedger ledger;
+  ledger.closed_below_ = std::max<LeaseId>(1, record.closed_below());
+  ledger.closed_.insert(record.closed().begin(), record.closed().end());
+  for (const AppliedLease& applied : record.applied()) {
+    ledger.applied_[applied.lease()].insert(applied.index().begin(), applied.index().end());
+  }
+  ledger.Close(ledger.closed_below_, {});  // whatever the record says, nothing closed is open too
+  return ledger;
 }
 
 }  // namespace capstan

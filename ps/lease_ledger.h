@@ -1,5 +1,5 @@
-// Which batches of which leases a shard has applied (async and ssp), so that a batch sent again counts once.
-// The partitions of a shard always agree, so one copy serves them all.
+// Which batches of which leases some partitions have applied (async and ssp), so that a batch sent again counts once.
+// partition_ledgers.h has one for every group of partitions that agree.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,8 @@
 #include "common/types.h"
 
 namespace capstan {
+
+class LedgerRecord;
 
 class LeaseLedger {
  public:
@@ -28,6 +30,11 @@ class LeaseLedger {
 
   bool IsClosed(LeaseId lease) const { return lease < closed_below_ || closed_.count(lease) > 0; }
   size_t open_leases() const { return applied_.size(); }
+  bool operator==(const LeaseLedger&) const = default;
+
+  // For checkpoints; `partitions` is the caller's.
+  void Store(LedgerRecord* record) const;
+  static LeaseLedger From(const LedgerRecord& record);
 
  private:
   std::map<LeaseId, std::set<uint32_t>> applied_;

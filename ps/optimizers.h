@@ -34,7 +34,7 @@ inline StepScalars PrepareRate(float learning_rate, const UpdateContext& context
 
 inline void CountUpdate(RowCounters* counters, const StepScalars& scalars) {
   counters->last_step = scalars.step;
-  ++counters->updates;
+  if (counters->updates != RowCounters::kMaxUpdates) ++counters->updates;
 }
 
 }  // namespace capstan

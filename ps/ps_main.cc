@@ -9,6 +9,7 @@
 #include "kernels/cpu_isa.h"
 #include "ps/server_node.h"
 #include "tools/flags.h"
+#include "tools/train/checkpoint_io.h"
 #include "tools/train/node_main.h"
 #include "transport/endpoint.h"
 
@@ -52,8 +53,8 @@ int RunServer(const CommandLine&) {
     options.advertise_host = *route;
   }
   options.make_transport = ZmqFactory();
-  options.file_system = &PosixFileSystem();
   options.log = LogLine;
+  AddCheckpoints(&options);
   ServerNode node(std::move(options));
   return RunUntilEnd(node);
 }

@@ -11,17 +11,6 @@ namespace {
 // (rings); twice as far gains nothing (`capstan-bench store`).
 constexpr size_t kIndexAhead = 16;
 constexpr size_t kRecordAhead = 8;
-constexpr size_t kLine = 64;
-constexpr size_t kLinesAhead = 16;  // of one record; the hardware follows a longer one by itself
-
-inline void PrefetchRecord(const std::byte* record, size_t bytes) {
-  if (record == nullptr) return;
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(record);
-  const uintptr_t end = begin + std::min(bytes, kLinesAhead * kLine);
-  for (uintptr_t line = begin & ~(kLine - 1); line < end; line += kLine) {
-    __builtin_prefetch(reinterpret_cast<const void*>(line));
-  }
-}
 
 // The homes of the keys just ahead of the one being looked up, their entries already asked for.
 class HomesAhead {
@@ -163,6 +152,11 @@ bool RowStore::Erase(Key key) {
 
 void RowStore::ForEach(const std::function<void(Key key, RowRef row)>& visit) const {
   index_.ForEachInHashRange(0, ~uint64_t{0}, [&](Key key, std::byte* record) { visit(key, RowRef(record)); });
+}
+
+size_t RowStore::CollectRowsOfHashes(uint64_t first, uint64_t last, std::vector<KeyedRow>* rows) const {
+  return index_.CollectHashRange(
+      first, last, [](Key key, std::byte* record) { return KeyedRow{key, RowRef(record)}; }, rows);
 }
 
 std::vector<Key> RowStore::SortedKeys(PartitionId first, PartitionId last, uint32_t partitions) const {

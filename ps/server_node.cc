@@ -46,7 +46,14 @@ class ServerNode::ShardThread {
     if (!listening) return transport->Close(Duration::zero());
     NodeOutbox outbox(*transport);
     MetricsRegistry metrics;
-    ShardCore core(identity_, outbox, metrics, *options_.file_system);
+    const std::unique_ptr<SnapshotSink> sink =
+        options_.make_sink == nullptr ? nullptr : options_.make_sink(identity_.name);
+    ShardSurroundings surroundings;
+    surroundings.fs = options_.file_system;
+    surroundings.sink = sink.get();
+    surroundings.open_source = options_.open_source;
+    surroundings.alive = [this] { progress_.fetch_add(1, std::memory_order_relaxed); };
+    ShardCore core(identity_, outbox, metrics, std::move(surroundings));
     NodeHandlers handlers;
     handlers.on_message = [&](PeerId from, Message message, Time now) { core.OnMessage(from, std::move(message), now); };
     handlers.on_tick = [&](Time now) {
@@ -55,6 +62,7 @@ class ServerNode::ShardThread {
       std::lock_guard lock(mutex_);
       waiting_for_ = core.WaitingFor();
     };
+    handlers.on_idle = [&] { return core.Work(clock_.Now()); };
     handlers.done = [&] { return stop_.load(std::memory_order_relaxed); };
     RunNodeLoop(*transport, outbox, clock_, handlers);
     CloseNode(*transport, outbox, clock_, kShardFarewell);

@@ -9,6 +9,7 @@
 
 #include "common/exit_code.h"
 #include "common/file_system.h"
+#include "ps/snapshot_sink.h"
 #include "transport/heartbeat.h"
 #include "transport/member_core.h"
 #include "transport/node_stop.h"
@@ -23,6 +24,9 @@ struct ServerOptions {
   std::string advertise_host;              // replaces the address of a tcp endpoint in what others are told; empty: as bound
   TransportFactory make_transport;         // called on the thread that will own it
   FileSystem* file_system = nullptr;
+  // Makes the checkpoint sink of a shard, on its thread and before its tables grow; empty: no checkpoints.
+  std::function<std::unique_ptr<SnapshotSink>(const std::string& shard_name)> make_sink;
+  OpenRowSource open_source;               // reads checkpoints at the start; may be empty
   std::function<void(const std::string& line)> log;
 };
 

@@ -12,13 +12,14 @@
 #include "common/planted_bugs.h"
 #include "proto/control.pb.h"
 #include "proto/control_frame.h"
-#include "storage/model_store.h"
 
 namespace capstan {
 namespace {
 
 constexpr Duration kWaitingWord = std::chrono::seconds(1);
 constexpr Duration kProgressInterval = std::chrono::milliseconds(250);
+constexpr Duration kLongestHold = std::chrono::seconds(10);  // of pushes, without a row handed over
+constexpr Duration kSinkPause = std::chrono::milliseconds(1);  // until a sink without room is asked again
 constexpr size_t kMaxParkedPulls = 65536;
 constexpr size_t kParkedOverhead = 512;                    // besides the body
 constexpr uint64_t kMaxExamples = uint64_t{1} << 40;       // of one push: sums of them never overflow
@@ -62,16 +63,17 @@ std::optional<std::vector<Term>> TermsOf(const Start& start, uint32_t ranks) {
 
 }  // namespace
 
-ShardCore::ShardCore(ShardIdentity identity, Outbox& outbox, MetricsRegistry& metrics, FileSystem& fs)
+ShardCore::ShardCore(ShardIdentity identity, Outbox& outbox, MetricsRegistry& metrics, ShardSurroundings surroundings)
     : identity_(std::move(identity)),
       outbox_(outbox),
-      fs_(fs),
+      surroundings_(std::move(surroundings)),
       violations_(metrics.Get("shard_protocol_violations")),
       refused_(metrics.Get("shard_frames_refused")),
       stale_(metrics.Get("shard_stale_frames")),
       pulls_(metrics.Get("shard_pulls")),
       pushes_(metrics.Get("shard_pushes")),
-      start_(kMaxStartBytes) {}
+      start_(kMaxStartBytes),
+      cut_(identity_.name, surroundings_.sink, *surroundings_.fs) {}
 
 ShardCore::~ShardCore() = default;
 
@@ -89,7 +91,8 @@ void ShardCore::OnMessage(PeerId from, Message message, Time now) {
   switch (header.Kind()) {
     case MessageKind::kStart: return OnStart(from, message);
     case MessageKind::kLeaseClose: return OnLeaseClose(from, message);
-    case MessageKind::kSave: return OnSave(from, message);
+    case MessageKind::kCut: return OnCut(from, message);
+    case MessageKind::kCutAbort: return OnCutAbort(from, message);
     case MessageKind::kPull: return OnPull(from, std::move(message), now);
     case MessageKind::kPush: return OnPush(from, std::move(message));
     case MessageKind::kCommit: return OnCommit(from, message);
@@ -139,7 +142,10 @@ void ShardCore::OnStart(PeerId from, const Message& message) {
       return Refuse(from, message.header, NackCode::kMalformed, "START does not parse");
     }
     const absl::Status built = Build(start, message.header.generation);
-    if (!built.ok()) return Refuse(from, message.header, NackCode::kMalformed, std::string(built.message()));
+    if (!built.ok()) {
+      const NackCode code = absl::IsDataLoss(built) ? NackCode::kBadCheckpoint : NackCode::kMalformed;
+      return Refuse(from, message.header, code, std::string(built.message()));
+    }
   }
   ReplyProto(from, MessageKind::kStarted, message.header, Started());
 }
@@ -162,13 +168,20 @@ absl::Status ShardCore::Build(const Start& start, Generation generation) {
   settings.lease_batches = config.lease_batches();
   settings.home = map->HomeShard() == start.shard();
   settings.terms = *std::move(terms);
+  settings.map = *map;
+  settings.shard = start.shard();
   shard_ = start.shard();
   node_ = start.node_id();
   generation_ = generation;
   map_epoch_ = job.map_epoch();
   buffer_limit_ = config.cluster().shard_buffer_bytes();
+  copy_bytes_ = config.checkpoint().copy_bytes();
   state_ = std::make_unique<ShardState>(std::move(settings), std::move(tables));
-  return absl::OkStatus();
+  const absl::Status loaded = start.has_restore() ? LoadCheckpoint(start) : absl::OkStatus();
+  if (surroundings_.sink != nullptr) state_->mutable_tables().Track(config.checkpoint().full_every() != 1);
+  if (loaded.ok()) return loaded;
+  state_.reset();
+  return DataLoss(fmt::format("reading the checkpoint {}: {}", start.restore().folder(), std::string(loaded.message())));
 }
 
 void ShardCore::OnLeaseClose(PeerId from, const Message& message) {
@@ -183,34 +196,83 @@ void ShardCore::OnLeaseClose(PeerId from, const Message& message) {
   ReplyProto(from, MessageKind::kLeaseClosed, message.header, reply);
 }
 
-void ShardCore::OnSave(PeerId from, const Message& message) {
+// ---- checkpoints --------------------------------------------------------------------------------------------
+
+absl::Status ShardCore::LoadCheckpoint(const Start& start) {
+  const Restore& restore = start.restore();
+  if (surroundings_.open_source == nullptr) return InvalidArgument("this server cannot read checkpoints");
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<RowSource> source, surroundings_.open_source(restore.folder()));
+  CAPSTAN_RETURN_IF_ERROR(state_->mutable_tables().Import(restore, *source, surroundings_.alive));
+  if (restore.mode() != Restore::RESUME) return absl::OkStatus();
+  return state_->Restore(source->records(), restore.clock());
+}
+
+void ShardCore::OnCut(PeerId from, const Message& message) {
   if (!FromScheduler(from, message.header)) return;
-  const absl::StatusOr<capstan::Save> order = ParseControl<capstan::Save>(message);
-  if (!order.ok() || state_ == nullptr) {
-    return Refuse(from, message.header, NackCode::kMalformed, "SAVE does not parse, or came before START");
+  const absl::StatusOr<Cut> order = ParseControl<Cut>(message);
+  if (!order.ok() || state_ == nullptr || order->id() == 0) {
+    return Refuse(from, message.header, NackCode::kMalformed, "CUT does not parse, or came before START");
   }
-  if (saved_folder_ != order->folder() || saved_reply_.empty()) {
-    Saved saved;
-    saved.set_shard(shard_);
-    saved.set_file(PartFileName(shard_));
-    if (state_->settings().home) FillProgress(saved.mutable_progress());
-    std::vector<PartitionSum> sums;
-    uint64_t bytes = 0;
-    std::string sha256;
-    const absl::Status status =
-        state_->tables().Save(fs_, order->folder() + "/" + saved.file(), &sums, &bytes, &sha256);
-    if (status.ok()) {
-      saved.set_bytes(bytes);
-      saved.set_file_sha256(sha256);
-      saved.set_digests(PackSums(sums));
-    } else {
-      saved.set_error(fmt::format("{}: {}", identity_.name, std::string(status.message())));
-    }
-    saved_reply_ = saved.SerializeAsString();
-    saved_folder_ = order->folder();
+  cut_.OnOrder(*order, *state_, copy_bytes_);
+  cut_.TakeNews();
+  SendCutState(from, message.header);
+}
+
+void ShardCore::OnCutAbort(PeerId from, const Message& message) {
+  if (!FromScheduler(from, message.header)) return;
+  const absl::StatusOr<CutAbort> abort = ParseControl<CutAbort>(message);
+  if (!abort.ok() || state_ == nullptr) {
+    return Refuse(from, message.header, NackCode::kMalformed, "CUT_ABORT does not parse, or came before START");
   }
-  FrameHeader header = ReplyHeader(MessageKind::kSaved, message.header);
-  for (Message& part : SplitControl(header, saved_reply_)) outbox_.Send(from, std::move(part));
+  cut_.OnAbort(abort->id());
+}
+
+void ShardCore::SendCutState(PeerId to, const FrameHeader& request) {
+  CutState report = cut_.Report();
+  report.set_shard(shard_);
+  report.set_version(state_->version());
+  report.set_epoch(state_->epoch());
+  ReplyProto(to, MessageKind::kCutState, request, report);
+}
+
+Duration ShardCore::Work(Time now) {
+  if (state_ == nullptr) return Duration::max();
+  const bool more = cut_.Work(*state_);
+  if (cut_.TakeNews() && scheduler_ != kNoPeer) SendCutState(scheduler_, FrameHeader());
+  ReleasePushes(now);
+  if (more && cut_.copies_filled() >= ShardCut::kSlowDown) return Duration(-1);
+  if (more) return Duration::zero();
+  return cut_.busy() ? kSinkPause : Duration::max();
+}
+
+// While a cut is handed over, every row is copied before its first change. Where those copies come near their limit,
+// updates wait for the sweep: training slows to what the writer can take, for a while.
+bool ShardCore::HoldPush(PeerId from, const Message& message) {
+  if (cut_.copies_filled() < ShardCut::kHoldPushes) return false;
+  const size_t bytes = message.body.size() + kParkedOverhead;
+  if (held_bytes() + bytes > buffer_limit_) return false;
+  held_push_bytes_ += bytes;
+  held_pushes_.emplace_back(from, message);
+  return true;
+}
+
+void ShardCore::ReleasePushes(Time now) {
+  while (!held_pushes_.empty() && cut_.copies_filled() < ShardCut::kHoldPushes) {
+    auto [from, message] = std::move(held_pushes_.front());
+    held_pushes_.pop_front();
+    held_push_bytes_ -= message.body.size() + kParkedOverhead;
+    OnMessage(from, std::move(message), now);
+  }
+}
+
+// A writer that takes nothing any more must not hold training.
+void ShardCore::CheckSweep(Time now) {
+  if (held_pushes_.empty() || cut_.handed_over() != sweep_bytes_) {
+    sweep_moved_ = now;
+    sweep_bytes_ = cut_.handed_over();
+  } else if (now - sweep_moved_ >= kLongestHold) {
+    cut_.GiveUp("copies of changed rows fill what they may, and the writer has taken no row for 10 s; a slow disk?");
+  }
 }
 
 // ---- data ---------------------------------------------------------------------------------------------------
@@ -334,7 +396,7 @@ void ShardCore::Acknowledge(PeerId from, const FrameHeader& header) {
 
 void ShardCore::OnPush(PeerId from, Message message) {
   const FrameHeader& header = message.header;
-  if (!Admit(from, header)) return;
+  if (!Admit(from, header) || HoldPush(from, message)) return;
   const bool sync = state_->settings().consistency.sync();
   if (sync && header.step < state_->version()) {
     // Applied already; the acknowledgement was lost.
@@ -432,7 +494,10 @@ void ShardCore::OnCommit(PeerId from, const Message& message) {
 }
 
 void ShardCore::Advance() {
-  while (state_->ReadyToApplyStep()) state_->Apply(OpApplyStep{});
+  while (state_->ReadyToApplyStep()) {
+    state_->Apply(OpApplyStep{});
+    cut_.OnVersion(*state_);  // before the next step changes a row
+  }
   const bool sync = state_->settings().consistency.sync();
   for (auto it = parked_.begin(); it != parked_.end();) {
     Parked& parked = it->second;
@@ -482,11 +547,13 @@ void ShardCore::Tick(Time now) {
     header.parts = parked.header.parts;
     Reply(parked.from, header, std::move(body), builder.sections());
   }
+  CheckSweep(now);
   SendProgress(now);
 }
 
 std::string ShardCore::WaitingFor() const {
   if (state_ == nullptr) return "the scheduler's START";
+  if (!held_pushes_.empty()) return "the checkpoint writer: copies of changed rows fill checkpoint.copy_bytes";
   if (overloaded_) return fmt::format("room for pushes: {} bytes (cluster.shard_buffer_bytes) are full", buffer_limit_);
   const bool sync = state_->settings().consistency.sync();
   if (state_->job_done() || (!sync && parked_.empty())) return "";
@@ -498,7 +565,7 @@ std::string ShardCore::WaitingFor() const {
 }
 
 size_t ShardCore::held_bytes() const {
-  return assembler_.bytes() + parked_bytes_ + (state_ == nullptr ? 0 : state_->kept_bytes());
+  return assembler_.bytes() + parked_bytes_ + held_push_bytes_ + (state_ == nullptr ? 0 : state_->kept_bytes());
 }
 
 void ShardCore::FillProgress(Progress* progress) const {

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <compare>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/file_system.h"
@@ -13,6 +16,7 @@
 #include "proto/control_frame.h"
 #include "proto/section.h"
 #include "ps/push_assembler.h"
+#include "ps/shard_cut.h"
 #include "ps/shard_state.h"
 #include "transport/outbox.h"
 
@@ -28,15 +32,26 @@ struct ShardIdentity {
   std::string name;                 // "server-0/shard-1"
 };
 
+// What a shard has around it besides frames and time. All outlive the core.
+struct ShardSurroundings {
+  FileSystem* fs = nullptr;
+  SnapshotSink* sink = nullptr;         // for the rows of checkpoints; nullptr: every CUT fails by name
+  OpenRowSource open_source;            // for START from a checkpoint; may be empty
+  std::function<void()> alive;          // called now and then while START reads a checkpoint; may be empty
+};
+
 class ShardCore {
  public:
-  ShardCore(ShardIdentity identity, Outbox& outbox, MetricsRegistry& metrics, FileSystem& fs);
+  ShardCore(ShardIdentity identity, Outbox& outbox, MetricsRegistry& metrics, ShardSurroundings surroundings);
   ~ShardCore();
 
   // `message` passed the transport's checks and nothing else: any field may be wrong, none can abort the process.
   void OnMessage(PeerId from, Message message, Time now);
   // At least every 100 ms: tells parked pulls whom they wait for, and the scheduler how far training is.
   void Tick(Time now);
+  // A slice of what is done beside the messages: rows of a checkpoint. Says how long the loop may wait for frames
+  // before the next one: zero where there is more to do now, less than zero where it must not wait for quiet moments.
+  Duration Work(Time now);
 
   const ShardState* state() const { return state_.get(); }  // nullptr before START
   std::string WaitingFor() const;              // for heartbeats and logs; empty: for nobody
@@ -70,7 +85,13 @@ class ShardCore {
   void OnStart(PeerId from, const Message& message);
   absl::Status Build(const Start& start, Generation generation);
   void OnLeaseClose(PeerId from, const Message& message);
-  void OnSave(PeerId from, const Message& message);
+  absl::Status LoadCheckpoint(const Start& start);
+  void OnCut(PeerId from, const Message& message);
+  void OnCutAbort(PeerId from, const Message& message);
+  void SendCutState(PeerId to, const FrameHeader& request);
+  bool HoldPush(PeerId from, const Message& message);     // true: it waits for the sweep of a cut
+  void ReleasePushes(Time now);
+  void CheckSweep(Time now);
   bool FromScheduler(PeerId from, const FrameHeader& header);
   // Data.
   bool Admit(PeerId from, const FrameHeader& header);     // job, generation, incarnation, map, rank, term
@@ -98,7 +119,7 @@ class ShardCore {
 
   const ShardIdentity identity_;
   Outbox& outbox_;
-  FileSystem& fs_;
+  const ShardSurroundings surroundings_;
   Counter& violations_;
   Counter& refused_;
   Counter& stale_;
@@ -121,8 +142,12 @@ class ShardCore {
   Incarnation scheduler_incarnation_ = 0;
   Time next_progress_{};
   uint64_t reported_lsn_ = 0;
-  std::string saved_reply_;                    // serialised Saved of the folder saved last
-  std::string saved_folder_;
+  ShardCut cut_;
+  uint64_t copy_bytes_ = 0;                    // checkpoint.copy_bytes
+  std::deque<std::pair<PeerId, Message>> held_pushes_;
+  size_t held_push_bytes_ = 0;
+  Time sweep_moved_{};                         // when rows were handed over last while pushes are held
+  uint64_t sweep_bytes_ = 0;
 };
 
 }  // namespace capstan

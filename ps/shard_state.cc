@@ -4,15 +4,83 @@
 #include <bit>
 #include <utility>
 
+#include <fmt/core.h>
 #include <glog/logging.h>
 
 #include "common/planted_bugs.h"
+#include "proto/checkpoint.pb.h"
 
 namespace capstan {
 
 ShardState::ShardState(ShardSettings settings, ShardTables tables)
-    : settings_(std::move(settings)), tables_(std::move(tables)), ranks_(settings_.ranks) {
+    : settings_(std::move(settings)),
+      tables_(std::move(tables)),
+      ranks_(settings_.ranks),
+      ledgers_(settings_.map, settings_.shard) {
   CHECK_EQ(settings_.terms.size(), settings_.ranks);
+}
+
+absl::Status ShardState::Restore(std::span<const ShardRecord* const> records, Step clock) {
+  const ShardRecord* home = nullptr;
+  for (const ShardRecord* record : records) {
+    if (record->has_totals()) home = record;
+  }
+  if (home == nullptr) return DataLoss("no shard of the checkpoint has the totals of the job");
+  const bool sync = settings_.consistency.sync();
+  for (const ShardRecord* record : records) {
+    if (sync && (record->version() != home->version() || record->epoch_first() != home->epoch_first())) {
+      return DataLoss(fmt::format("shard {} of the checkpoint is at step {}, another one at {}", record->shard(),
+                                  record->version(), home->version()));
+    }
+  }
+  version_ = sync || settings_.home ? home->version() : 0;
+  epoch_ = Planted(Bug::kEpochLostOnRestore) ? 0 : home->epoch();
+  epoch_first_ = home->epoch_first();
+  optimizer_clock_ = Planted(Bug::kClockLostOnRestore) ? 0 : home->optimizer_clock();
+  job_done_ = sync && epoch_ >= settings_.epochs;
+  for (RankState& rank : ranks_) rank.done = sync ? version_ : clock;
+  if (settings_.home) RestoreTotals(*home);
+  if (sync || Planted(Bug::kLedgerNotStored)) return absl::OkStatus();
+  CAPSTAN_ASSIGN_OR_RETURN(ledgers_, PartitionLedgers::From(settings_.map, settings_.shard, records));
+  return absl::OkStatus();
+}
+
+void ShardState::RestoreTotals(const ShardRecord& home) {
+  totals_.examples = home.totals().examples();
+  totals_.weight_sum = home.totals().weight_sum();
+  totals_.loss_sum = home.totals().loss_sum();
+  totals_.bad_rows = home.totals().bad_rows();
+  totals_.nonfinite_rows = home.totals().nonfinite_rows();
+}
+
+void ShardState::Store(ShardRecord* record) const {
+  record->set_shard(settings_.shard);
+  record->set_version(version_);
+  record->set_epoch(epoch_);
+  record->set_epoch_first(epoch_first_);
+  record->set_optimizer_clock(optimizer_clock_);
+  record->set_highest_clock(HighestClock());
+  record->set_job_done(job_done_);
+  for (PartitionId p = 0; p < settings_.map.partitions(); ++p) {
+    if (settings_.map.OwnerOfPartition(p) != settings_.shard) continue;
+    const int runs = record->owned_size();
+    PartitionRun* last = runs > 0 ? record->mutable_owned(runs - 1) : nullptr;
+    if (last == nullptr || last->first() + last->count() != p) {
+      last = record->add_owned();
+      last->set_first(p);
+    }
+    last->set_count(last->count() + 1);
+  }
+  if (!settings_.consistency.sync()) ledgers_.Store(record);
+  if (!settings_.home) return;
+  Progress* totals = record->mutable_totals();
+  totals->set_version(version_);
+  totals->set_epoch(epoch_);
+  totals->set_examples(totals_.examples);
+  totals->set_weight_sum(totals_.weight_sum);
+  totals->set_loss_sum(totals_.loss_sum);
+  totals->set_bad_rows(totals_.bad_rows);
+  totals->set_nonfinite_rows(totals_.nonfinite_rows);
 }
 
 void ShardState::Apply(Op op) {
@@ -63,11 +131,11 @@ bool ShardState::MayCommit(Rank rank, Step done) const {
 
 bool ShardState::ShouldApply(const PushRecord& push) const {
   if (Planted(Bug::kRepeatCountsStatistics)) return true;
-  return ledger_.ShouldApply(push.lease, push.info.index);
+  return ledgers_.AnyShouldApply(push.lease, push.info.index);
 }
 
 bool ShardState::HasRoomFor(const PushRecord& push) const {
-  return ledger_.HasRoom(push.lease, push.info.index, settings_.lease_batches);
+  return ledgers_.HasRoom(push.lease, push.info.index, settings_.lease_batches);
 }
 
 Step ShardState::HighestClock() const {
@@ -143,22 +211,35 @@ void ShardState::Do(OpApplyStep) {
 
 void ShardState::Do(OpApplyPush op) {
   const PushRecord& push = op.push;
-  if (Planted(Bug::kRepeatCountsStatistics) && !ledger_.ShouldApply(push.lease, push.info.index)) {
-    return CountTotals(push);
+  const LeaseId lease = push.lease;
+  const uint32_t index = push.info.index;
+  if (Planted(Bug::kRepeatCountsStatistics) && !ledgers_.AnyShouldApply(lease, index)) return CountTotals(push);
+  // After a restore some partitions may have the batch already and others not: each takes what it lacks.
+  std::vector<bool> wanted;
+  for (size_t group = 0; group < ledgers_.groups(); ++group) wanted.push_back(ledgers_.ShouldApply(group, lease, index));
+  const bool counts = wanted[ledgers_.LeadingGroup()];
+  const bool whole = std::find(wanted.begin(), wanted.end(), false) == wanted.end();
+  ledgers_.MarkApplied(lease, index);
+  if (counts) {
+    ++version_;
+    epoch_ = std::max(epoch_, push.info.epoch);
+    CountTotals(push);
   }
-  ledger_.MarkApplied(push.lease, push.info.index);
-  ++version_;
-  epoch_ = std::max(epoch_, push.info.epoch);
-  CountTotals(push);
   if (push.info.examples == 0 || push.info.weight_sum <= 0) return;
   UpdateContext context;
   context.step = push.info.optimizer_step;
   context.lr_factor = std::bit_cast<float>(push.info.lr_factor_bits);
   const PushRecord* const one[] = {&push};
-  totals_.nonfinite_rows += tables_.ApplyStep(one, push.info.weight_sum, context);
+  ShardTables::KeyFilter filter;
+  if (!whole) {
+    filter = [this, &wanted](Key key) {
+      return wanted[ledgers_.GroupOf(PartitionOf(key, settings_.map.partitions()))];
+    };
+  }
+  totals_.nonfinite_rows += tables_.ApplyStep(one, push.info.weight_sum, context, filter);
 }
 
-void ShardState::Do(OpCloseLeases op) { ledger_.Close(op.below, op.leases); }
+void ShardState::Do(OpCloseLeases op) { ledgers_.Close(op.below, op.leases); }
 
 void ShardState::CountTotals(const PushRecord& push) {
   if (!settings_.home) return;

@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "common/consistency.h"
-#include "ps/lease_ledger.h"
+#include "ps/partition_ledgers.h"
 #include "ps/push_record.h"
 #include "ps/shard_tables.h"
 
 namespace capstan {
+
+class ShardRecord;
 
 struct OpCommit { Rank rank; Step done; };         // the rank's `done` rises to this
 // ssp: the rank counts in the minimum, at the highest clock, or leaves it. `order` grows with every such wish of a
@@ -32,6 +34,8 @@ struct ShardSettings {
   uint32_t lease_batches = 1;  // async, ssp: batches of a lease at most
   bool home = false;          // keeps the job's statistics
   std::vector<Term> terms;    // of every rank
+  ShardMap map;
+  ShardId shard = 0;
 };
 
 struct TrainingTotals {
@@ -46,6 +50,13 @@ class ShardState {
  public:
   ShardState(ShardSettings settings, ShardTables tables);
 
+  // Before the first operation: everything but the rows (which ShardTables imports) as it was in a checkpoint.
+  // records: of all shards of the checkpoint, however many. `clock`: of every rank, in ssp and async.
+  // kDataLoss: the records contradict each other.
+  absl::Status Restore(std::span<const ShardRecord* const> records, Step clock);
+  // What a checkpoint has of this shard besides rows and layers.
+  void Store(ShardRecord* record) const;
+
   // Operations are numbered from 1. Only valid ones may be applied; the questions below say which are.
   void Apply(Op op);
   uint64_t lsn() const { return lsn_; }
@@ -53,6 +64,7 @@ class ShardState {
   // ---- questions; none changes anything ----
   const ShardSettings& settings() const { return settings_; }
   const ShardTables& tables() const { return tables_; }
+  ShardTables& mutable_tables() { return tables_; }  // for the sweep of a cut, which changes no value
   Term TermOf(Rank rank) const { return settings_.terms[rank]; }
   Step DoneOf(Rank rank) const { return ranks_[rank].done; }
   const PushRecord* KeptPush(Rank rank) const;
@@ -90,13 +102,14 @@ class ShardState {
   void Do(OpApplyPush op);
   void Do(OpCloseLeases op);
   void CountTotals(const PushRecord& push);
+  void RestoreTotals(const ShardRecord& home);
   bool Counts(Rank rank) const;         // in the minimum of this mode
 
   ShardSettings settings_;
   ShardTables tables_;
   std::vector<RankState> ranks_;
   std::vector<Rank> arrival_order_;     // of the kept pushes
-  LeaseLedger ledger_;
+  PartitionLedgers ledgers_;
   TrainingTotals totals_;
   uint64_t lsn_ = 0;
   Step version_ = 0;

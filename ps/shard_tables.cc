@@ -9,7 +9,8 @@
 #include "proto/control.pb.h"
 #include "ps/gradient_merge.h"
 #include "ps/table.h"
-#include "storage/model_store.h"
+#include "ps/snapshot_sink.h"
+#include "storage/checkpoint_reader.h"
 
 namespace capstan {
 namespace {
@@ -17,6 +18,19 @@ namespace {
 constexpr size_t kMergeBlockKeys = 1024;
 
 bool IsKind(const SectionView& section, SectionKind kind) { return section.kind() == kind; }
+
+void ApplyFiltered(Table& table, std::span<const Key> keys, const float* gradients, const UpdateContext& context,
+                   const ShardTables::KeyFilter& filter) {
+  const uint32_t width = table.shape().width;
+  std::vector<Key> chosen;
+  std::vector<float> values;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (!filter(keys[i])) continue;
+    chosen.push_back(keys[i]);
+    values.insert(values.end(), gradients + i * width, gradients + (i + 1) * width);
+  }
+  table.Apply(chosen, values.data(), context);
+}
 
 }  // namespace
 
@@ -141,7 +155,7 @@ Buffer ShardTables::Answer(const BodyView& pull, const RowsInfo* info, uint16_t*
 }
 
 uint64_t ShardTables::ApplyStep(std::span<const PushRecord* const> pushes, double divisor,
-                                const UpdateContext& context) {
+                                const UpdateContext& context, const KeyFilter& filter) {
   uint64_t nonfinite = 0;
   std::vector<std::vector<RankGradients>> by_table(tables_.size(), std::vector<RankGradients>(pushes.size()));
   for (size_t p = 0; p < pushes.size(); ++p) {
@@ -158,33 +172,59 @@ uint64_t ShardTables::ApplyStep(std::span<const PushRecord* const> pushes, doubl
     const double divide_by = table.shape().mean ? divisor : 1.0;
     const MergeCounts counts =
         SumInRankOrder(by_table[t], table.shape().width, divide_by, kMergeBlockKeys,
-                       [&](std::span<const Key> keys, const float* gradients) { table.Apply(keys, gradients, context); });
+                       [&](std::span<const Key> keys, const float* gradients) {
+                         if (filter == nullptr) return table.Apply(keys, gradients, context);
+                         ApplyFiltered(table, keys, gradients, context, filter);
+                       });
     nonfinite += counts.nonfinite_rows;
   }
   return nonfinite;
 }
 
-absl::Status ShardTables::Save(FileSystem& fs, const std::string& path, std::vector<PartitionSum>* sums,
-                               uint64_t* bytes, std::string* file_sha256) const {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<PartWriter> writer, PartWriter::Create(fs, path));
-  for (const std::unique_ptr<Table>& table : tables_) {
-    const auto floats = static_cast<uint32_t>(table->layout().floats());
-    std::vector<Key> keys;
-    CAPSTAN_RETURN_IF_ERROR(table->ForEachPartition(
-        0, map_.partitions(), map_.partitions(),
-        [&](PartitionId partition, std::span<const KeyedRow> rows) -> absl::Status {
-          keys.clear();
-          for (const KeyedRow& row : rows) keys.push_back(row.key);
-          return writer->Add(table->shape().id, partition, floats, keys,
-                             [&](size_t i) { return rows[i].row.weights(); });
-        }));
+absl::Status ShardTables::Import(const Restore& order, const RowSource& source, const std::function<void()>& alive) {
+  constexpr uint64_t kAliveRows = 1 << 16;
+  const bool whole = order.mode() == Restore::RESUME;
+  uint64_t taken = 0;
+  for (const Restore::Import& import : order.import()) {
+    if (import.to() >= tables_.size()) return InvalidArgument(fmt::format("there is no table {}", import.to()));
+    Table& table = *tables_[import.to()];
+    const RowLayout& layout = table.layout();
+    const auto visit = [&](const StoredRow& row) -> absl::Status {
+      if (whole ? row.floats != layout.floats() : row.floats < layout.width) {
+        return DataLoss(fmt::format("table {}: rows of {} floats there, of {} ({} weights) here", table.shape().name,
+                                    row.floats, layout.floats(), layout.width));
+      }
+      if (table.shape().dense && row.key >= table.shape().blocks()) {
+        return DataLoss(fmt::format("table {}: block {} of {}", table.shape().name, row.key, table.shape().blocks()));
+      }
+      if (whole) {
+        table.Import(row.key, row.values, row.values + layout.width, row.last_step, row.updates);
+      } else {
+        table.ImportWeights(row.key, row.values);
+      }
+      if (++taken % kAliveRows == 0 && alive != nullptr) alive();
+      return absl::OkStatus();
+    };
+    for (PartitionId first = 0; first < map_.partitions();) {  // runs of partitions that are ours
+      PartitionId last = first;
+      while (last < map_.partitions() && map_.OwnerOfPartition(last) == shard_) ++last;
+      if (last > first) {
+        CAPSTAN_RETURN_IF_ERROR(source.ForEach(static_cast<TableId>(import.from()), first, last, visit));
+      }
+      first = last + 1;
+    }
   }
-  CAPSTAN_RETURN_IF_ERROR(writer->Finish());
-  *sums = writer->sums();
-  *bytes = writer->bytes();
-  const Sha256Digest digest = writer->file_sha256();
-  file_sha256->assign(reinterpret_cast<const char*>(digest.data()), digest.size());
   return absl::OkStatus();
+}
+
+void ShardTables::Track(bool increments) {
+  for (const std::unique_ptr<Table>& table : tables_) table->Track(map_.partitions(), increments);
+}
+
+std::vector<Table*> ShardTables::tables() {
+  std::vector<Table*> tables;
+  for (const std::unique_ptr<Table>& table : tables_) tables.push_back(table.get());
+  return tables;
 }
 
 uint64_t ShardTables::rows() const {

@@ -1,12 +1,12 @@
 // The tables of one shard behind the frames: answers the keys of a pull, applies the gradients of pushes.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "common/file_system.h"
 #include "common/partition_map.h"
 #include "common/status.h"
 #include "proto/section.h"
@@ -17,7 +17,8 @@ namespace capstan {
 
 class EffectiveJob;
 class Table;
-struct PartitionSum;
+class Restore;
+class RowSource;
 
 class ShardTables {
  public:
@@ -38,12 +39,18 @@ class ShardTables {
   Buffer Answer(const BodyView& pull, const RowsInfo* info, uint16_t* sections) const;
 
   // One optimizer update per key: the gradients of the pushes summed in the given order, divided by `divisor` where
-  // the table wants means. Returns the number of row contributions left out as non-finite.
-  uint64_t ApplyStep(std::span<const PushRecord* const> pushes, double divisor, const UpdateContext& context);
+  // the table wants means. `filter`, where there is one, says which keys are updated. Returns the number of row
+  // contributions left out as non-finite.
+  using KeyFilter = std::function<bool(Key key)>;
+  uint64_t ApplyStep(std::span<const PushRecord* const> pushes, double divisor, const UpdateContext& context,
+                     const KeyFilter& filter = nullptr);
 
-  // Writes all rows to `path` (storage/model_store.h).
-  absl::Status Save(FileSystem& fs, const std::string& path, std::vector<PartitionSum>* sums, uint64_t* bytes,
-                    std::string* file_sha256) const;
+  // Takes what the order names and this shard owns from a checkpoint. alive (may be empty) is called now and then.
+  absl::Status Import(const Restore& order, const RowSource& source, const std::function<void()>& alive);
+
+  // The tables know from now on which rows change, and can be swept (snapshot_sweep.h). Before the first update.
+  void Track(bool increments);
+  std::vector<Table*> tables();  // by wire id
 
   const Table& table(TableId id) const { return *tables_[id]; }
   uint64_t rows() const;

@@ -38,6 +38,7 @@ absl::StatusOr<TableShape> ShapeOf(const TableSpec& spec) {
   shape.elements = dense ? spec.elements() : 0;
   shape.init_scale = uniform ? spec.scale() : 0;
   shape.mean = spec.reduction() == TableSpec::MEAN;
+  shape.frozen = spec.frozen();
   return shape;
 }
 
@@ -76,6 +77,7 @@ RowStore::Init Table::InitRow() const {
   return [this](Key key, RowRef row) {
     InitialWeights(key, row.weights());
     optimizer_->InitSlots(row.slots(layout()), shape_.width);
+    if (tracker_ != nullptr) tracker_->AfterCreate(key, row);
   };
 }
 
@@ -85,10 +87,58 @@ void Table::Gather(std::span<const Key> keys, float* out) const {
 }
 
 void Table::Apply(std::span<const Key> keys, const float* gradients, const UpdateContext& context) {
+  if (shape_.frozen) return;
   const StepScalars scalars = optimizer_->Prepare(context);
   store_.FindOrCreate(keys, InitRow(), [&](size_t first, const RowRef* rows, size_t n) {
+    if (tracker_ != nullptr) tracker_->BeforeUpdate(keys.data() + first, rows, n);
     optimizer_->Update(layout(), rows, gradients + first * shape_.width, n, scalars);
   });
+}
+
+bool Table::Erase(Key key) {
+  if (tracker_ != nullptr) {
+    RowRef row;
+    store_.Find(std::span(&key, 1), &row);
+    if (!row.found()) return false;
+    tracker_->BeforeErase(key, row);
+  }
+  return store_.Erase(key);
+}
+
+RowRef Table::MakeForImport(Key key) {
+  const auto init = [this](Key made, RowRef row) {
+    if (tracker_ != nullptr) tracker_->AfterCreate(made, row);
+  };
+  RowRef row;
+  store_.FindOrCreate(std::span(&key, 1), &row, init);
+  // One that was there (a block of a dense table) may already belong to a cut.
+  if (tracker_ != nullptr) tracker_->BeforeUpdate(&key, &row, 1);
+  return row;
+}
+
+void Table::Import(Key key, const float* weights, const float* slots, uint32_t last_step, uint32_t updates) {
+  const RowRef row = MakeForImport(key);
+  std::copy(weights, weights + shape_.width, row.weights());
+  std::copy(slots, slots + layout().slot_floats, row.slots(layout()));
+  RowCounters* const counters = row.counters(layout());
+  counters->last_step = last_step;
+  counters->updates = std::min(updates, RowCounters::kMaxUpdates) & RowCounters::kMaxUpdates;
+}
+
+void Table::ImportWeights(Key key, const float* weights) {
+  const RowRef row = MakeForImport(key);
+  std::copy(weights, weights + shape_.width, row.weights());
+  float* const slots = row.slots(layout());
+  std::fill(slots, slots + layout().slot_floats, 0.0f);  // InitSlots is made for new records
+  optimizer_->InitSlots(slots, shape_.width);
+  RowCounters* const counters = row.counters(layout());
+  counters->last_step = 0;
+  counters->updates = 0;
+}
+
+void Table::Track(uint32_t partitions, bool increments) {
+  tracker_ = std::make_unique<ChangeTracker>(layout(), partitions, increments);
+  store_.ForEach([this](Key key, RowRef row) { tracker_->AfterCreate(key, row); });
 }
 
 void Table::CreateDense(const std::function<bool(Key key)>& owned) {

@@ -10,6 +10,7 @@
 #include "common/initial_value.h"
 #include "common/status.h"
 #include "common/types.h"
+#include "ps/change_tracker.h"
 #include "ps/optimizer.h"
 #include "ps/row_store.h"
 
@@ -28,6 +29,7 @@ struct TableShape {
   uint64_t elements = 0;  // dense: length of the tensor
   float init_scale = 0;   // initial values are uniform in (-init_scale, init_scale)
   bool mean = true;       // the summed gradient is divided by the sum of weights
+  bool frozen = false;    // no update changes it
   uint64_t blocks() const { return dense ? (elements + width - 1) / width : 0; }
 };
 
@@ -47,8 +49,22 @@ class Table {
   void Gather(std::span<const Key> keys, float* out) const;
 
   // One optimizer update of each key with its row of gradients [n, width]. Absent rows are created first.
-  // Keys occur once each; gradients are finite (gradient_merge.h sees to both).
+  // Keys occur once each; gradients are finite (gradient_merge.h sees to both). A frozen table stays as it is.
   void Apply(std::span<const Key> keys, const float* gradients, const UpdateContext& context);
+
+  // Forgets a row: from then on it reads as its initial values. False: it was not there.
+  bool Erase(Key key);
+
+  // A row as a checkpoint had it: weights [width], slots [layout().slot_floats]. Made if it is absent. For the time
+  // before the first cut: an increment would not notice rows made like this.
+  void Import(Key key, const float* weights, const float* slots, uint32_t last_step, uint32_t updates);
+  // Weights alone: slots and counters are those of a row never updated.
+  void ImportWeights(Key key, const float* weights);
+
+  // From now on the table knows which rows changed since a cut (change_tracker.h), and can be swept. increments: a
+  // cut may consist of the changes alone. Cost: a visit to all rows that there are.
+  void Track(uint32_t partitions, bool increments);
+  ChangeTracker* tracker() const { return tracker_.get(); }  // nullptr: not tracked
 
   // Creates the blocks of a dense table for which owned(key) holds; nothing for a sparse one.
   void CreateDense(const std::function<bool(Key key)>& owned);
@@ -67,11 +83,13 @@ class Table {
 
  private:
   RowStore::Init InitRow() const;
+  RowRef MakeForImport(Key key);
 
   TableShape shape_;
   std::unique_ptr<Optimizer> optimizer_;
   InitialValue initial_;
   RowStore store_;
+  std::unique_ptr<ChangeTracker> tracker_;
 };
 
 }  // namespace capstan

@@ -7,15 +7,27 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "common/batch_plan.h"
 
 namespace capstan {
 
+class LeaseRecord;
+
 class LeaseTable {
  public:
-  LeaseTable(BatchPlan plan, uint32_t epochs, uint32_t batches_per_lease);
+  // Where the ids begin, and what a checkpoint has done already.
+  struct Origin {
+    uint32_t first_epoch = 0;
+    LeaseId first_lease = 1;
+    LeaseId closed_below = 1;
+    std::set<LeaseId> closed;  // at or above closed_below
+  };
+  LeaseTable(BatchPlan plan, uint32_t epochs, uint32_t batches_per_lease, Origin origin);
+  LeaseTable(BatchPlan plan, uint32_t epochs, uint32_t batches_per_lease)
+      : LeaseTable(std::move(plan), epochs, batches_per_lease, Origin()) {}
 
   struct Grant {
     bool no_more = false;  // every lease of every epoch has been granted
@@ -34,15 +46,22 @@ class LeaseTable {
   const std::set<LeaseId>& closed_above() const { return closed_above_; }
   uint64_t changes() const { return changes_; }  // grows with every lease that closes
   size_t open() const { return open_.size(); }
+  uint32_t closed_epochs() const;        // all leases of the epochs below it are closed
+  bool AtEpochStart() const;             // and no lease of them or later ones is
+  void Store(LeaseRecord* record) const;
 
  private:
   void LoadEpoch();
+  bool IsClosed(LeaseId lease) const { return lease < closed_below_ || closed_above_.count(lease) > 0; }
+  void RaiseBound();
 
   const BatchPlan plan_;
   const uint32_t epochs_;
   const uint32_t batches_per_lease_;
+  const Origin origin_;
   uint32_t next_epoch_ = 0;
   LeaseId next_id_ = 1;
+  std::vector<LeaseId> epoch_ends_;      // of the epochs loaded: the first id after each
   std::deque<Lease> waiting_;
   std::map<LeaseId, Rank> open_;
   bool granted_all_ = false;

@@ -6,6 +6,8 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include "proto/control_frame.h"
+
 namespace capstan {
 
 std::string MemberInfo::Describe() const { return fmt::format("{} (pid {} on {})", name, pid, host); }
@@ -64,6 +66,11 @@ std::string Roster::Describe() const {
   }
   return fmt::format("have {}; missing: {}", fmt::join(have, ", "),
                      missing.empty() ? "nobody" : fmt::format("{}", fmt::join(missing, ", ")));
+}
+
+std::string InTheWordsOf(const std::string& name, const std::string& text) {
+  const std::string clean = CleanText(text);
+  return clean.rfind(name + ":", 0) == 0 || clean.rfind(name + "/", 0) == 0 ? clean : name + ": " + clean;
 }
 
 }  // namespace capstan

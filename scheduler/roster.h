@@ -63,4 +63,7 @@ class Roster {
   std::deque<MemberInfo> members_;
 };
 
+// A node's own words, under the node's name whatever the words say; control characters are taken out.
+std::string InTheWordsOf(const std::string& name, const std::string& text);
+
 }  // namespace capstan

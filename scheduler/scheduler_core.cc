@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "common/consistency.h"
-#include "proto/control.pb.h"
+#include "proto/checkpoint.pb.h"
 #include "proto/control_frame.h"
 #include "proto/section.h"
 #include "transport/member_core.h"
@@ -27,14 +27,17 @@ int64_t WholeSeconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::seconds>(duration).count();
 }
 
-bool NamesTables(const std::vector<PartitionSum>& sums, int tables) {
-  return std::all_of(sums.begin(), sums.end(), [tables](const PartitionSum& sum) { return sum.table < tables; });
-}
-
-// A node's own words, under the node's name whatever the words say.
-std::string InTheWordsOf(const std::string& name, const std::string& text) {
-  const std::string clean = CleanText(text);
-  return clean.rfind(name + ":", 0) == 0 || clean.rfind(name + "/", 0) == 0 ? clean : name + ": " + clean;
+void FillRestore(const SchedulerOptions::From& from, Start* start) {
+  if (from.folder.empty()) return;
+  Restore* restore = start->mutable_restore();
+  restore->set_folder(from.folder);
+  restore->set_mode(from.warm ? Restore::WARM_START : Restore::RESUME);
+  for (const auto& [source, target] : from.imports) {
+    Restore::Import* import = restore->add_import();
+    import->set_from(source);
+    import->set_to(target);
+  }
+  restore->set_clock(from.first_step);
 }
 
 }  // namespace
@@ -58,8 +61,17 @@ SchedulerCore::SchedulerCore(SchedulerOptions options, const EffectiveJob& job, 
     const BatchConfig& batch = job.config().batch();
     leases_ = std::make_unique<LeaseTable>(
         BatchPlan(job.config().seed(), std::move(rows), std::max(1u, batch.micro() * batch.accumulation())),
-        job.config().epochs(), std::max(1u, job.config().lease_batches()));
+        job.config().epochs(), std::max(1u, job.config().lease_batches()), options_.from.leases);
+    epochs_closed_ = leases_->closed_epochs();
   }
+  if (options_.checkpoints != nullptr) {
+    director_ = std::make_unique<CheckpointDirector>(job.config().checkpoint(), leases_ == nullptr,
+                                                     job.config().epochs(), *options_.checkpoints,
+                                                     static_cast<CheckpointHost&>(*this));
+  }
+  progress_.steps = options_.from.version;
+  progress_.examples = options_.from.examples;
+  progress_.epoch = options_.from.epoch;
 }
 
 SchedulerCore::~SchedulerCore() = default;
@@ -79,7 +91,7 @@ void SchedulerCore::OnMessage(PeerId from, const Message& message, Time now) {
     case MessageKind::kHelloReply:
     case MessageKind::kStarted:
     case MessageKind::kLeaseClosed:
-    case MessageKind::kSaved:
+    case MessageKind::kCutState:
     case MessageKind::kProgress:
     case MessageKind::kNack:
     case MessageKind::kBye: return OnFromShard(from, message, now);
@@ -198,7 +210,11 @@ void SchedulerCore::OnFromMember(PeerId from, const Message& message, Time now) 
     case MessageKind::kFailed: {
       const absl::StatusOr<Failed> failed = ParseControl<Failed>(message);
       if (!failed.ok()) return refused_.Add();
-      return Fail(ExitCodeOf(failed->exit_code(), /*failed=*/true), InTheWordsOf(member->name, failed->reason()), now);
+      const std::string reason = InTheWordsOf(member->name, failed->reason());
+      const ExitCode code = ExitCodeOf(failed->exit_code(), /*failed=*/true);
+      if (code != ExitCode::kPreempted) return Fail(code, reason, now);
+      // It repeats this until the job has ended: that is no second wish.
+      return preempted_.empty() ? Preempt(reason, now) : void();
     }
     default: refused_.Add();
   }
@@ -212,7 +228,7 @@ void SchedulerCore::OnFromShard(PeerId from, const Message& message, Time now) {
       if (shard.peer != from || member.incarnation != header.src_incarnation) continue;
       if (header.Kind() == MessageKind::kHelloReply) shard.answered = true;
       if (header.Kind() == MessageKind::kStarted && phase_ == Phase::kStartingServers) shard.started = true;
-      if (header.Kind() == MessageKind::kSaved) OnSaved(shard, message, now);
+      if (header.Kind() == MessageKind::kCutState) OnCutState(shard, message, now);
       if (header.Kind() == MessageKind::kProgress) OnProgressFrame(message, now);
       if (header.Kind() == MessageKind::kLeaseClosed) OnLeaseClosed(shard, message);
       if (header.Kind() == MessageKind::kNack) OnNack(member, shard, message, now);
@@ -242,6 +258,7 @@ void SchedulerCore::OnNack(const MemberInfo& member, ShardContact& shard, const 
   if (!nack.ok()) return refused_.Add();
   shard.refusal = InTheWordsOf(member.name, nack->reason());
   if (nack->code() == static_cast<uint32_t>(NackCode::kMalformed)) Fail(ExitCode::kModelError, shard.refusal, now);
+  if (nack->code() == static_cast<uint32_t>(NackCode::kBadCheckpoint)) Fail(ExitCode::kCheckpoint, shard.refusal, now);
 }
 
 void SchedulerCore::OnHeartbeat(PeerId from, const Message& message, MemberInfo& member) {
@@ -289,6 +306,7 @@ void SchedulerCore::OnRankDone(PeerId from, const Message& message, const Member
   if (!done.ok() || !Owns(member, done->rank(), done->term())) return refused_.Add();
   requests_.Add();
   ranks_[done->rank()].done = true;
+  ++state_changes_;
   last_advance_ = now;
   Send(from, MessageKind::kRankDoneReply, message.header.src_incarnation, *done);
   CheckPhase(now);
@@ -324,6 +342,7 @@ void SchedulerCore::OnBye(const Message& message) {
 
 void SchedulerCore::Enter(Phase phase, Time now) {
   phase_ = phase;
+  ++state_changes_;
   phase_start_ = now;
   next_send_ = now;
   next_word_ = now + kWordInterval;
@@ -348,6 +367,7 @@ void SchedulerCore::Tick(Time now) {
     next_word_ = now + kWordInterval;
     events_.OnPhase(WaitingFor(now));
   }
+  TickCheckpoints(now);
   if (now < next_send_) return;
   next_send_ = now + kResend;
   switch (phase_) {
@@ -355,7 +375,7 @@ void SchedulerCore::Tick(Time now) {
     case Phase::kStartingServers: SendStartsToShards(); break;
     case Phase::kStartingWorkers: SendStartsToWorkers(); break;
     case Phase::kTraining: SendLeaseClosings(); break;
-    case Phase::kSaving: SendSaves(); break;
+    case Phase::kSaving: break;  // the director repeats its orders
     case Phase::kEnding: SendEnds(); break;
     case Phase::kFinished: break;
   }
@@ -392,18 +412,27 @@ void SchedulerCore::CheckPhase(Time now) {
         if (!worker->started) return;
       }
       Enter(Phase::kTraining, now);
+      if (director_ != nullptr) director_->Start({progress_.steps, progress_.examples, progress_.epoch}, now);
       events_.OnTraining();
       return;
     case Phase::kTraining: {
       const bool ranks_done = std::all_of(ranks_.begin(), ranks_.end(), [](const RankState& r) { return r.done; });
       if (!ranks_done || (leases_ != nullptr && !leases_->AllClosed())) return;
+      if (director_ == nullptr) {
+        Enter(Phase::kEnding, now);
+        return SendEnds();
+      }
       Enter(Phase::kSaving, now);
-      events_.OnPhase("training is done; saving the model");
-      return SendSaves();
+      events_.OnPhase("training is done; storing the model");
+      return director_->BeginFinal("the end of the job", now);
     }
     case Phase::kSaving:
-      if (!std::all_of(saved_.begin(), saved_.end(), [](bool saved) { return saved; })) return;
+      if (!director_->failure().empty()) {
+        return Fail(ExitCode::kCheckpoint, "storing the model: " + director_->failure(), now);
+      }
+      if (!director_->finished()) return;
       Enter(Phase::kEnding, now);
+      next_send_ = now + kResend;
       return SendEnds();
     case Phase::kEnding:
       if (AllGone() || now - phase_start_ >= kEndPatience) phase_ = Phase::kFinished;
@@ -417,9 +446,13 @@ void SchedulerCore::CheckMembers(Time now) {
   if (phase_ == Phase::kEnding || phase_ == Phase::kFinished) return;
   const bool starting = phase_ == Phase::kJoining || phase_ == Phase::kStartingServers ||
                         phase_ == Phase::kStartingWorkers;
-  if (starting && now - phase_start_ >= Milliseconds(cluster.join_timeout_ms())) {
+  // Reading a checkpoint may take its time; that it goes on is for the heartbeats to show.
+  const bool reading = phase_ == Phase::kStartingServers && !options_.from.folder.empty();
+  const uint64_t limit_ms = reading ? std::max(cluster.join_timeout_ms(), cluster.stall_timeout_ms())
+                                    : cluster.join_timeout_ms();
+  if (starting && now - phase_start_ >= Milliseconds(limit_ms)) {
     return Fail(ExitCode::kJoinTimeout,
-                fmt::format("the job did not start within {} s: {}", cluster.join_timeout_ms() / 1000,
+                fmt::format("the job did not start within {} s: {}", limit_ms / 1000,
                             WaitingFor(now)), now);
   }
   if (!options_.heartbeats) return;
@@ -437,7 +470,7 @@ void SchedulerCore::CheckMembers(Time now) {
 void SchedulerCore::CheckStall(Time now) {
   const uint64_t limit_ms = job_->config().cluster().stall_timeout_ms();
   if ((phase_ != Phase::kTraining && phase_ != Phase::kSaving) || now - last_advance_ < Milliseconds(limit_ms)) return;
-  const char* what = phase_ == Phase::kTraining ? "no step" : "no answer while saving the model";
+  const char* what = phase_ == Phase::kTraining ? "no step" : "no answer while the model is stored";
   Fail(ExitCode::kStalled,
        fmt::format("{} for {} s: {}; the limit is cluster.stall_timeout_ms", what, limit_ms / 1000, WaitingFor(now)), now);
 }
@@ -454,6 +487,7 @@ void SchedulerCore::Fail(ExitCode code, const std::string& reason, Time now) {
   if (phase_ == Phase::kEnding || phase_ == Phase::kFinished) return;
   exit_code_ = code;
   reason_ = CleanText(reason, 2 * kMaxPeerText);
+  if (director_ != nullptr) director_->Stop();
   events_.OnPhase("the job ends: " + reason_);
   Enter(Phase::kEnding, now);
   SendEnds();
@@ -464,9 +498,7 @@ std::string SchedulerCore::WaitingFor(Time now) const {
   const int64_t seconds = WholeSeconds(now - phase_start_);
   std::string text = fmt::format("waiting for {} s: {}", seconds, roster_.Describe());
   if (phase_ == Phase::kTraining) text = fmt::format("training, step {}: {}", progress_.steps, progress_.waiting_for);
-  for (size_t i = 0; phase_ == Phase::kSaving && i < shards_.size(); ++i) {
-    if (!saved_[i]) text += fmt::format("; {} has not saved shard {}", shard_server_[i], i);
-  }
+  if (phase_ == Phase::kSaving) text += "; " + director_->WaitingFor();
   for (const MemberInfo& member : roster_.members()) {
     for (const ShardContact& shard : member.shards) {
       if (phase_ == Phase::kJoining && !shard.answered) {
@@ -523,11 +555,6 @@ void SchedulerCore::BeginStart(Time now) {
   }
   const size_t count = shards_.size();
   closings_seen_.resize(count);
-  // A sum per table and partition, and a little more.
-  const size_t sums = size_t{job_->config().cluster().partitions()} * static_cast<size_t>(job_->table_size());
-  saved_joiner_.assign(count, ControlJoiner(48 * sums + kMaxBodyBytes));
-  saved_.resize(count);
-  saved_parts_.resize(count);
   const std::vector<MemberInfo*> workers = roster_.OfRole(MemberRole::kWorker);
   for (Rank rank = 0; rank < ranks_.size(); ++rank) ranks_[rank].owner = workers[rank % workers.size()];
   Enter(Phase::kStartingServers, now);
@@ -539,6 +566,7 @@ void SchedulerCore::SendStartsToShards() {
   Start start;
   *start.mutable_job() = *job_;
   start.mutable_job()->clear_plan();  // shards need no data
+  FillRestore(options_.from, &start);
   for (Rank rank = 0; rank < ranks_.size(); ++rank) {
     RankGrant* grant = start.add_grant();
     grant->set_rank(rank);
@@ -563,7 +591,7 @@ void SchedulerCore::SendStartsToWorkers() {
       RankGrant* grant = start.add_grant();
       grant->set_rank(rank);
       grant->set_term(ranks_[rank].term);
-      grant->set_first_step(0);
+      grant->set_first_step(options_.from.first_step);
     }
     SendStart(worker->peer, worker->incarnation, start);
   }
@@ -587,38 +615,6 @@ void SchedulerCore::SendLeaseClosings() {
     if (closings_seen_[i] >= leases_->changes()) continue;
     Send(shards_[i]->peer, MessageKind::kLeaseClose, shard_incarnation_[i], close);
   }
-}
-
-void SchedulerCore::SendSaves() {
-  Save save;
-  save.set_folder(options_.model_folder);
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    if (!saved_[i]) Send(shards_[i]->peer, MessageKind::kSave, shard_incarnation_[i], save);
-  }
-}
-
-void SchedulerCore::OnSaved(ShardContact& shard, const Message& message, Time now) {
-  const auto at = std::find(shards_.begin(), shards_.end(), &shard);
-  if (phase_ != Phase::kSaving || at == shards_.end()) return;
-  const auto i = static_cast<size_t>(at - shards_.begin());
-  if (saved_[i]) return;
-  const absl::StatusOr<std::optional<std::string>> whole = saved_joiner_[i].Add(message);
-  if (whole.ok() && !whole->has_value()) return;  // a part is still under way
-  Saved saved;
-  absl::StatusOr<std::vector<PartitionSum>> sums = InvalidArgument("");
-  if (whole.ok() && saved.ParseFromString(**whole)) sums = UnpackSums(saved.digests());
-  if (!saved.error().empty()) {
-    return Fail(ExitCode::kCheckpoint, "saving the model: " + InTheWordsOf(shard_server_[i], saved.error()), now);
-  }
-  if (!sums.ok() || !NamesTables(*sums, job_->table_size())) {
-    return Fail(ExitCode::kCheckpoint, fmt::format("saving the model: the answer of {} makes no sense",
-                                                   shard_server_[i]), now);
-  }
-  if (saved.has_progress()) TakeProgress(saved.progress(), now);
-  saved_[i] = true;
-  last_advance_ = now;
-  saved_parts_[i] = {saved.file(), saved.bytes(), saved.file_sha256()};
-  saved_sums_.insert(saved_sums_.end(), sums->begin(), sums->end());
 }
 
 void SchedulerCore::SendEnds() {
@@ -654,11 +650,6 @@ FrameHeader SchedulerCore::Header(MessageKind kind, Incarnation to) const {
   header.generation = generation_;
   header.map_epoch = job_->map_epoch();
   return header;
-}
-
-template <typename Proto>
-void SchedulerCore::Send(PeerId to, MessageKind kind, Incarnation incarnation, const Proto& proto) {
-  outbox_.Send(to, MakeControl(Header(kind, incarnation), proto));
 }
 
 }  // namespace capstan

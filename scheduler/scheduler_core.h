@@ -4,14 +4,15 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/exit_code.h"
 #include "common/metrics.h"
 #include "proto/control_frame.h"
+#include "scheduler/checkpoint_director.h"
 #include "scheduler/lease_table.h"
 #include "scheduler/roster.h"
-#include "storage/model_store.h"
 #include "transport/outbox.h"
 
 namespace capstan {
@@ -19,6 +20,7 @@ namespace capstan {
 class EffectiveJob;
 class Join;
 class Progress;
+class SchedulerState;
 class Start;
 
 struct SchedulerOptions {
@@ -26,8 +28,20 @@ struct SchedulerOptions {
   Incarnation incarnation = 1;
   JobId job_id = 1;                    // random
   std::string cpu_isa;                 // of the scheduler's own machine: "avx2" or "avx512"
-  std::string model_folder;            // where the shards save; seen by all servers
   bool heartbeats = true;              // false in local mode: one process dies as a whole
+  CheckpointStore* checkpoints = nullptr;  // outlives the core; nullptr: nothing is stored, not even at the end
+  std::vector<JobId> lineage;          // of the jobs that this one was resumed from, oldest first
+  // How the job begins from a checkpoint; no folder: from the initial values.
+  struct From {
+    std::string folder;
+    bool warm = false;                     // weights only, and the job begins at step 0
+    std::vector<std::pair<TableId, TableId>> imports;  // wire id there → wire id here
+    uint64_t version = 0;                  // steps and examples that are done
+    uint64_t examples = 0;
+    uint32_t epoch = 0;
+    Step first_step = 0;                   // of every rank
+    LeaseTable::Origin leases;             // async and ssp
+  } from;
 };
 
 // What the scheduler's surroundings want to know. Called from the core's thread.
@@ -44,15 +58,10 @@ class SchedulerEvents {
     std::string waiting_for;
   };
   virtual void OnProgress(const ProgressReport& report) = 0;
+  virtual void OnCheckpoint(const CheckpointEntry& entry, const std::string& reason) = 0;
 };
 
-struct SavedPart {
-  std::string file;
-  uint64_t bytes = 0;
-  std::string sha256;  // 32 bytes
-};
-
-class SchedulerCore {
+class SchedulerCore final : private CheckpointHost {
  public:
   enum class Phase { kJoining, kStartingServers, kStartingWorkers, kTraining, kSaving, kEnding, kFinished };
 
@@ -66,6 +75,10 @@ class SchedulerCore {
 
   // The user wants the job to end. While it ends anyway: waits for nobody any more.
   void Stop(ExitCode code, const std::string& reason, Time now);
+  // A checkpoint as soon as can be; training goes on.
+  void AskCheckpoint(const std::string& reason);
+  // A checkpoint as soon as can be, then the end (exit code 203). Before training, or asked again: ends at once.
+  void Preempt(const std::string& reason, Time now);
   // Ends the job for everybody. The first cause wins.
   void Fail(ExitCode code, const std::string& reason, Time now);
 
@@ -77,10 +90,15 @@ class SchedulerCore {
   // Requests of workers answered so far: for leases, and at the end of ranks. Never one per batch.
   uint64_t requests() const { return requests_.value(); }
 
+  // What must outlive this process (recovery builds on it): job, members, shard map, leases, checkpoints. The number
+  // grows whenever it has changed in a way that must not be forgotten.
+  void FillState(SchedulerState* state) const;
+  uint64_t state_changes() const { return state_changes_ + roster_.members().size(); }
+
   // After a successful end.
   const EffectiveJob& job() const { return *job_; }
-  const std::vector<SavedPart>& saved_parts() const { return saved_parts_; }
-  const std::vector<PartitionSum>& saved_sums() const { return saved_sums_; }
+  std::string model_sha256() const;        // empty where nothing is stored
+  std::string newest_checkpoint() const;   // its folder; empty: none in this run
   const SchedulerEvents::ProgressReport& last_progress() const { return progress_; }
 
  private:
@@ -104,7 +122,7 @@ class SchedulerCore {
   void OnNack(const MemberInfo& member, ShardContact& shard, const Message& message, Time now);
   void OnProgressFrame(const Message& message, Time now);
   void TakeProgress(const Progress& progress, Time now);
-  void OnSaved(ShardContact& shard, const Message& message, Time now);
+  void OnCutState(ShardContact& shard, const Message& message, Time now);
   void OnBye(const Message& message);
 
   void SendHellos();
@@ -113,7 +131,6 @@ class SchedulerCore {
   void SendStartsToWorkers();
   void SendStart(PeerId to, Incarnation incarnation, const Start& start);
   void SendLeaseClosings();
-  void SendSaves();
   void SendEnds();
   void StartClock(Time now);
   void Enter(Phase phase, Time now);
@@ -122,6 +139,16 @@ class SchedulerCore {
   void CheckStall(Time now);
   void ForgiveOwnPause(Time now);
   bool AllGone() const;
+  void TickCheckpoints(Time now);
+  // CheckpointHost
+  size_t shards() const override { return shards_.size(); }
+  std::string ShardName(size_t shard) const override;
+  void SendCut(size_t shard, const Cut& order) override;
+  void SendAbort(size_t shard, uint64_t id) override;
+  void FillLeases(LeaseRecord* leases) const override;
+  void FillHead(CheckpointManifest* head) const override;
+  void OnCheckpoint(const CheckpointEntry& entry, const std::string& reason) override;
+  void OnCheckpointFailed(const std::string& what) override;
   std::vector<ShardContact*> AllShards();
   FrameHeader Header(MessageKind kind, Incarnation to) const;
   template <typename Proto>
@@ -150,13 +177,20 @@ class SchedulerCore {
   std::vector<std::string> shard_server_;
   uint64_t closings_sent_ = 0;
   std::vector<uint64_t> closings_seen_;  // per shard
-  std::vector<ControlJoiner> saved_joiner_;  // per shard
-  std::vector<bool> saved_;
-  std::vector<SavedPart> saved_parts_;
-  std::vector<PartitionSum> saved_sums_;
+  std::unique_ptr<CheckpointDirector> director_;  // where there is a store
+  uint32_t epochs_closed_ = 0;           // async and ssp
+  bool checkpoint_failed_ = false;       // the newest try
+  std::vector<CheckpointEntry> checkpoints_;  // of this run, oldest first
+  uint64_t state_changes_ = 0;
+  std::string preempted_;                // why the job ends after the next checkpoint
   SchedulerEvents::ProgressReport progress_;
   ExitCode exit_code_ = ExitCode::kDone;
   std::string reason_;
 };
+
+template <typename Proto>
+void SchedulerCore::Send(PeerId to, MessageKind kind, Incarnation incarnation, const Proto& proto) {
+  outbox_.Send(to, MakeControl(Header(kind, incarnation), proto));
+}
 
 }  // namespace capstan

@@ -1,11 +1,13 @@
 #include "scheduler/scheduler_node.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "proto/control.pb.h"
-#include "storage/model_store.h"
+#include "scheduler/checkpoint_folders.h"
+#include "scheduler/state_keeper.h"
 #include "transport/node_loop.h"
 
 namespace capstan {
@@ -25,7 +27,46 @@ void SchedulerNode::Stop(ExitCode code, const std::string& reason) {
   std::lock_guard lock(mutex_);
   stop_code_ = code;
   stop_reason_ = reason;
-  stop_ = true;
+  wished_ = true;
+}
+
+void SchedulerNode::Preempt(const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  preempt_reason_ = reason;
+  wished_ = true;
+}
+
+void SchedulerNode::AskCheckpoint(const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  checkpoint_reason_ = reason;
+  wished_ = true;
+}
+
+// Each wish counts once: a second one is in a hurry.
+void SchedulerNode::DoWishes(SchedulerCore& core, Time now) {
+  if (!wished_.exchange(false)) return;
+  ExitCode code;
+  std::string stop, preempt, checkpoint;
+  {
+    std::lock_guard lock(mutex_);
+    code = stop_code_;
+    stop = std::exchange(stop_reason_, "");
+    preempt = std::exchange(preempt_reason_, "");
+    checkpoint = std::exchange(checkpoint_reason_, "");
+  }
+  // Unlocked: the core tells the events, who may wish again.
+  if (!checkpoint.empty()) core.AskCheckpoint(checkpoint);
+  if (!preempt.empty()) core.Preempt(preempt, now);
+  if (!stop.empty()) core.Stop(code, stop, now);
+}
+
+RetentionPolicy SchedulerNode::Retention() const {
+  const CheckpointConfig& config = job_->config().checkpoint();
+  RetentionPolicy policy;
+  policy.keep_last = std::max(1u, config.keep_last());
+  policy.keep_every = config.keep_every();
+  policy.keep_best = config.keep_best();
+  return policy;
 }
 
 SchedulerResult SchedulerNode::Run() {
@@ -39,25 +80,34 @@ SchedulerResult SchedulerNode::Run() {
     return result;
   }
   if (options_.on_bound) options_.on_bound(*bound);
+  std::unique_ptr<CheckpointFolders> checkpoints;
+  SchedulerOptions core_options = options_.core;
+  if (!options_.checkpoint_root.empty()) {
+    absl::StatusOr<std::unique_ptr<CheckpointFolders>> opened =
+        CheckpointFolders::Open(*options_.file_system, options_.checkpoint_root, Retention(),
+                                [this](const std::string& line) { events_.OnPhase(line); });
+    if (!opened.ok()) {
+      result.exit_code = ExitCode::kCheckpoint;
+      result.reason = fmt::format("checkpoints: {}", std::string(opened.status().message()));
+      transport->Close(Duration::zero());
+      return result;
+    }
+    checkpoints = *std::move(opened);
+    core_options.checkpoints = checkpoints.get();
+  }
   NodeOutbox outbox(*transport);
   MetricsRegistry metrics;
-  SchedulerCore core(options_.core, *job_, outbox, metrics, events_);
+  SchedulerCore core(std::move(core_options), *job_, outbox, metrics, events_);
+  StateKeeper keeper(*options_.file_system, options_.state_folder,
+                     [this](const std::string& line) { events_.OnPhase(line); });
   Time training_began{}, training_ended{};
 
   NodeHandlers handlers;
   handlers.on_message = [&](PeerId from, Message message, Time now) { core.OnMessage(from, message, now); };
   handlers.on_tick = [&](Time now) {
-    if (stop_.exchange(false)) {  // each request counts once: a second one is in a hurry
-      ExitCode code;
-      std::string reason;
-      {
-        std::lock_guard lock(mutex_);
-        code = stop_code_;
-        reason = stop_reason_;
-      }
-      core.Stop(code, reason, now);  // unlocked: it tells the events, who may call Stop again
-    }
+    DoWishes(core, now);
     core.Tick(now);
+    keeper.Keep(core, now);
   };
   handlers.on_wake = [&](Time now) {
     if (core.phase() == SchedulerCore::Phase::kTraining && training_began == Time()) training_began = now;
@@ -65,6 +115,7 @@ SchedulerResult SchedulerNode::Run() {
   };
   handlers.done = [&] { return core.finished(); };
   RunNodeLoop(*transport, outbox, clock_, handlers);
+  keeper.Keep(core, clock_.Now());
   result.frames = transport->stats();
   CloseNode(*transport, outbox, clock_, kFarewell);
 
@@ -78,38 +129,9 @@ SchedulerResult SchedulerNode::Run() {
   result.requests = core.requests();
   result.mean_loss = progress.weight_sum > 0 ? progress.loss_sum / progress.weight_sum : 0;
   if (training_began != Time()) result.training_seconds = Seconds(training_ended - training_began);
-  if (result.exit_code == ExitCode::kDone) {
-    const absl::Status written = WriteModel(core, &result);
-    if (!written.ok()) {
-      result.exit_code = ExitCode::kCheckpoint;
-      result.reason = fmt::format("saving the model: {}", std::string(written.message()));
-    }
-  }
+  result.model_sha256 = result.exit_code == ExitCode::kDone ? core.model_sha256() : "";
+  result.checkpoint = core.newest_checkpoint();
   return result;
-}
-
-absl::Status SchedulerNode::WriteModel(const SchedulerCore& core, SchedulerResult* result) {
-  std::vector<std::string> names;
-  for (const TableSpec& table : core.job().table()) names.push_back(table.name());
-  result->model_sha256 = ModelSha256(names, core.saved_sums());
-  ModelManifest manifest;
-  manifest.set_format(1);
-  *manifest.mutable_job() = core.job();
-  manifest.mutable_job()->clear_plan();
-  manifest.mutable_job()->clear_shard_endpoint();
-  for (const SavedPart& saved : core.saved_parts()) {
-    ModelManifest::Part* part = manifest.add_part();
-    part->set_file(saved.file);
-    part->set_bytes(saved.bytes);
-    part->set_sha256(saved.sha256);
-  }
-  uint64_t rows = 0;
-  for (const PartitionSum& sum : core.saved_sums()) rows += sum.rows;
-  manifest.set_rows(rows);
-  manifest.set_model_sha256(result->model_sha256);
-  manifest.set_steps(result->steps);
-  manifest.set_examples(result->examples);
-  return WriteManifest(*options_.file_system, options_.core.model_folder, manifest);
 }
 
 }  // namespace capstan

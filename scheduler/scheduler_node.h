@@ -19,6 +19,8 @@ struct SchedulerNodeOptions {
   std::string bind_endpoint;  // tcp://IP:PORT, port 0 for a free one
   TransportFactory make_transport;
   FileSystem* file_system = nullptr;
+  std::string checkpoint_root;  // seen by all servers; empty: nothing is stored
+  std::string state_folder;     // of this job's scheduler alone; empty: its state is not kept
   std::function<void(const std::string& endpoint)> on_bound;  // the real endpoint; before anything else
 };
 
@@ -26,6 +28,7 @@ struct SchedulerResult {
   ExitCode exit_code = ExitCode::kDone;
   std::string reason;
   std::string model_sha256;  // of a job that ended well
+  std::string checkpoint;    // folder of the newest checkpoint of this run; empty: none
   uint64_t steps = 0;
   uint64_t examples = 0;
   uint64_t bad_rows = 0;
@@ -45,18 +48,23 @@ class SchedulerNode {
   SchedulerResult Run();
   // From any thread: ends the job for everybody. Once more: does not wait for their goodbyes.
   void Stop(ExitCode code, const std::string& reason);
+  // From any thread: one more checkpoint, then the end. Twice: the end.
+  void Preempt(const std::string& reason);
+  // From any thread: a checkpoint, and training goes on.
+  void AskCheckpoint(const std::string& reason);
 
  private:
-  absl::Status WriteModel(const SchedulerCore& core, SchedulerResult* result);
+  void DoWishes(SchedulerCore& core, Time now);
+  RetentionPolicy Retention() const;
 
   const SchedulerNodeOptions options_;
   std::unique_ptr<EffectiveJob> job_;
   SchedulerEvents& events_;
   const SteadyClock clock_;
-  std::atomic<bool> stop_{false};
-  std::mutex mutex_;  // guards the two below
+  std::atomic<bool> wished_{false};
+  std::mutex mutex_;  // guards what follows
   ExitCode stop_code_ = ExitCode::kDone;
-  std::string stop_reason_;
+  std::string stop_reason_, preempt_reason_, checkpoint_reason_;
 };
 
 }  // namespace capstan

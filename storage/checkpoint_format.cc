@@ -67,6 +67,12 @@ void ContentDigest::AddRow(TableId table, Key key, const void* value, size_t byt
   high += hash.high;
 }
 
+void ContentDigest::AddRecord(TableId table, const void* record, size_t bytes) {
+  const Hash128 hash = HashBytes128(record, bytes, table);
+  low += hash.low;
+  high += hash.high;
+}
+
 std::string CheckpointFolderName(uint64_t id) { return fmt::format("C{:06}", id); }
 
 absl::StatusOr<uint64_t> ParseCheckpointFolderName(std::string_view name) {

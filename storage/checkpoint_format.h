@@ -2,9 +2,7 @@
 //
 //   ROOT/capstan-root.pb            the root's own token (checkpoint_root.h)
 //   ROOT/C000007.tmp/               one being made
-//   ROOT/C000007.del/               one being removed
 //   ROOT/C000007/
-//     capstan-folder.pb             the root's token and the id, from the first moment on: what we made and may remove
 //     manifest.pb                   CheckpointManifest (checkpoint.proto), then XXH3-64 of those bytes (u64 LE)
 //     shard-0003/shard.pb           ShardRecord, framed the same
 //     shard-0003/C000007-0000.sst   the newest layer of this shard, cut into files of at most 256 MiB
@@ -57,6 +55,8 @@ struct ContentDigest {
   uint64_t high = 0;
   // value: as stored.
   void AddRow(TableId table, Key key, const void* value, size_t bytes);
+  // The same; record: the key and behind it the value.
+  void AddRecord(TableId table, const void* record, size_t bytes);
   void Add(const ContentDigest& other) { low += other.low; high += other.high; }
   bool operator==(const ContentDigest&) const = default;
 };

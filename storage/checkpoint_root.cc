@@ -1,120 +1,135 @@
 #include "storage/checkpoint_root.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <fmt/core.h>
 
-#include "common/hash.h"
 #include "common/random.h"
-#include "proto/checkpoint.pb.h"
 #include "storage/checkpoint_format.h"
+#include "storage/checkpoint_list.h"
 #include "storage/checkpoint_records.h"
-#include "storage/root_files.h"
+#include "storage/folder_lock.h"
+#include "storage/model_hash.h"
 
 namespace capstan {
 namespace {
 
-// A root whose token file was damaged no longer knows which ids it has used; so many more were not used since
-// the newest folder that is still there.
-constexpr uint64_t kIdsSkippedAfterRepair = 1000;
+constexpr char kWorkingEnding[] = ".tmp";
+constexpr char kRemovedEnding[] = ".del";
+constexpr char kMarkerFile[] = "capstan-made.pb";
+constexpr char kCompactPrefix[] = ".compact-shard-";
+constexpr char kCompactMarker[] = "capstan-compact";
+constexpr uint64_t kMaxRootRecordBytes = 4096;
+
+std::string RootFile(const std::string& root) { return root + "/capstan-root.pb"; }
+
+absl::StatusOr<CheckpointRootRecord> ReadRoot(FileSystem& fs, const std::string& file) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string bytes, ReadRecord(fs, file, kMaxRootRecordBytes));
+  CheckpointRootRecord record;
+  if (!record.ParseFromString(bytes) || record.token().empty()) {
+    return DataLoss(fmt::format("'{}' is damaged; restore it from a copy, or use another output folder", file));
+  }
+  return record;
+}
+
+absl::Status WriteRoot(FileSystem& fs, const std::string& file, const CheckpointRootRecord& record) {
+  return WriteFileAtomically(fs, file, FrameRecord(record.SerializeAsString()));
+}
 
 std::string NewToken() {
   SystemRandom random;
-  const uint64_t high = random.Next();
-  const uint64_t low = random.Next();
-  return fmt::format("{:016x}{:016x}", high, low);
+  return fmt::format("{:016x}{:016x}", random.Next(), random.Next());
 }
 
-uint64_t HighestIdIn(const std::vector<std::string>& names) {
-  uint64_t highest = 0;
+bool MadeByUs(FileSystem& fs, const std::string& folder, const std::string& token) {
+  const absl::StatusOr<CheckpointRootRecord> marker = ReadRoot(fs, folder + "/" + kMarkerFile);
+  return marker.ok() && marker->token() == token;
+}
+
+// The marker goes last: what is half removed after a crash still carries it.
+absl::Status RemoveMadeFolder(FileSystem& fs, const std::string& folder) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(folder));
   for (const std::string& name : names) {
-    if (const std::optional<RootName> parsed = ParseRootName(name)) highest = std::max(highest, parsed->id);
+    if (name != kMarkerFile) CAPSTAN_RETURN_IF_ERROR(RemoveTree(fs, folder + "/" + name));
   }
-  return highest;
+  return RemoveTree(fs, folder);
 }
 
-absl::StatusOr<RootRecord> NewRoot(FileSystem& fs, const std::string& path) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(path));
-  for (const std::string& name : names) {
-    if (name == std::string(kRootFile) + ".tmp") continue;  // power was cut while the first token was written
-    return InvalidArgument(
-        fmt::format("'{}' holds '{}' and no {}: it is no folder of checkpoints. Give an empty folder or "
-                    "one that does not exist",
-                    path, name, kRootFile));
+bool EndsWithOneOf(const std::string& name, std::initializer_list<const char*> endings, std::string* stem) {
+  for (const char* ending : endings) {
+    if (!name.ends_with(ending)) continue;
+    *stem = name.substr(0, name.size() - std::string_view(ending).size());
+    return true;
   }
-  RootRecord record;
-  record.set_token(NewToken());
-  record.set_highest_id(0);
-  return record;
+  return false;
 }
 
-// The token is also in the marker of every folder made here.
-absl::StatusOr<RootRecord> RepairedRoot(FileSystem& fs, const std::string& path, const absl::Status& damage) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(path));
-  RootRecord record;
-  for (const std::string& name : names) {
-    if (!ParseRootName(name).has_value()) continue;
-    const absl::StatusOr<std::string> token = TokenOfMarker(fs, path + "/" + name);
-    if (!token.ok()) continue;
-    if (record.has_token() && record.token() != *token) {
-      return DataLoss(
-          fmt::format("{}; the folders beside it were made for different roots, so that it cannot be made "
-                      "again: move those that do not belong here away",
-                      std::string(damage.message())));
+// What the shards' records add up to.
+absl::Status AddRecords(FileSystem& fs, const std::string& folder, const std::vector<ShardPart>& parts,
+                        CheckpointManifest* manifest) {
+  std::vector<std::string> names(static_cast<size_t>(manifest->job().table_size()));
+  for (const TableSpec& table : manifest->job().table()) {
+    if (table.id() < names.size()) names[table.id()] = table.name();
+  }
+  std::vector<PartitionSum> sums;
+  bool hashed = !parts.empty();
+  uint64_t rows = 0;
+  for (uint32_t i = 0; i < parts.size(); ++i) {
+    const std::string name = fmt::format("{}/{}", ShardFolderName(i), kShardRecordFile);
+    CAPSTAN_ASSIGN_OR_RETURN(const std::string bytes, ReadRecord(fs, folder + "/" + name, kMaxRecordBytes));
+    ShardRecord record;
+    if (!record.ParseFromString(bytes)) return DataLoss(fmt::format("{}/{} does not parse", folder, name));
+    StoredFile* own = manifest->add_file();
+    own->set_name(name);
+    own->set_bytes(parts[i].record_bytes);
+    own->set_xxh3(parts[i].record_xxh3);
+    for (const StoredLayer& layer : record.layer()) {
+      for (const StoredFile& file : layer.file()) *manifest->add_file() = file;
     }
-    record.set_token(*token);
+    for (const PartitionRows& part : record.rows()) {
+      rows += part.rows();
+      hashed &= part.sha256().size() == sizeof(Sha256Digest) && part.table() < names.size();
+      if (!hashed) continue;
+      PartitionSum sum;
+      sum.table = static_cast<TableId>(part.table());
+      sum.partition = part.partition();
+      sum.rows = part.rows();
+      std::copy(part.sha256().begin(), part.sha256().end(), sum.sha256.begin());
+      sums.push_back(sum);
+    }
+    if (!record.has_totals()) continue;
+    manifest->set_version(record.version());
+    manifest->set_epoch(record.epoch());
+    manifest->set_epoch_first(record.epoch_first());
+    manifest->set_examples(record.totals().examples());
+    manifest->set_job_done(record.job_done());
   }
-  if (!record.has_token()) record.set_token(NewToken());
-  record.set_highest_id(HighestIdIn(names) + kIdsSkippedAfterRepair);
-  return record;
-}
-
-absl::StatusOr<ShardRecord> ReadReportedRecord(FileSystem& fs, const std::string& path,
-                                               const ShardPart& part) {
-  CAPSTAN_ASSIGN_OR_RETURN(std::string framed, ReadWholeFile(fs, path, kMaxRecordBytes));
-  if (framed.size() != part.record_bytes) {
-    return DataLoss(
-        fmt::format("'{}' has {} bytes, its shard reported {}", path, framed.size(), part.record_bytes));
-  }
-  if (ToBytes(HashBytes128(framed.data(), framed.size())) != part.record_xxh3)
-    return DataLoss(fmt::format("'{}' has not the hash that its shard reported", path));
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string bytes, UnframeRecord(std::move(framed), path));
-  ShardRecord record;
-  if (!record.ParseFromString(bytes)) return DataLoss(fmt::format("'{}' is no record of a shard", path));
-  return record;
-}
-
-absl::Status CheckStoredFile(FileSystem& fs, const std::string& folder, const StoredFile& file) {
-  if (!IsPlainFileName(file.name()))
-    return DataLoss(fmt::format("a shard's record lists '{}', which is no name of a file here", file.name()));
-  const std::string path = folder + "/" + file.name();
-  const absl::StatusOr<FileInfo> info = fs.Stat(path);
-  if (absl::IsNotFound(info.status()))
-    return DataLoss(fmt::format("'{}' is missing, which a shard reported", path));
-  CAPSTAN_RETURN_IF_ERROR(info.status());
-  if (info->kind == FileInfo::Kind::kFile && info->bytes == file.bytes()) return absl::OkStatus();
-  return DataLoss(fmt::format("'{}' {}, its shard reported {} bytes", path,
-                              info->kind == FileInfo::Kind::kFile ? fmt::format("has {} bytes", info->bytes)
-                                                                  : std::string("is no ordinary file"),
-                              file.bytes()));
+  manifest->set_rows(rows);
+  if (hashed) manifest->set_model_sha256(ModelSha256(names, std::move(sums)));
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CheckpointRoot>> CheckpointRoot::Open(FileSystem& fs,
-                                                                     const std::string& path) {
+absl::StatusOr<std::unique_ptr<CheckpointRoot>> CheckpointRoot::Open(FileSystem& fs, const std::string& path) {
   CAPSTAN_RETURN_IF_ERROR(MakeFoldersDurably(fs, path));
-  absl::StatusOr<RootRecord> record = ReadRootRecord(fs, path);
-  if (!record.ok()) {
-    if (!absl::IsNotFound(record.status()) && !absl::IsDataLoss(record.status())) return record.status();
-    record = absl::IsNotFound(record.status()) ? NewRoot(fs, path) : RepairedRoot(fs, path, record.status());
-    CAPSTAN_RETURN_IF_ERROR(record.status());
-    CAPSTAN_RETURN_IF_ERROR(WriteRootRecord(fs, path, *record));
-  }
   std::unique_ptr<CheckpointRoot> root(new CheckpointRoot(fs, path));
+  absl::StatusOr<CheckpointRootRecord> record = ReadRoot(fs, RootFile(path));
+  if (absl::IsNotFound(record.status())) {
+    CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(path));
+    for (const std::string& name : names) {
+      if (name == "capstan-root.pb.tmp") continue;  // of an Open that was cut short
+      return InvalidArgument(fmt::format("'{}' is to hold checkpoints, but there is '{}' in it and no capstan-root.pb: "
+                                         "give another output folder", path, name));
+    }
+    record = CheckpointRootRecord();
+    record->set_token(NewToken());
+    CAPSTAN_RETURN_IF_ERROR(WriteRoot(fs, RootFile(path), *record));
+  }
+  if (!record.ok()) return record.status();
   root->token_ = record->token();
-  root->highest_id_ = record->highest_id();
   return root;
 }
 
@@ -122,99 +137,125 @@ std::string CheckpointRoot::FolderOf(uint64_t id) const { return path_ + "/" + C
 std::string CheckpointRoot::WorkingFolderOf(uint64_t id) const { return FolderOf(id) + kWorkingEnding; }
 
 absl::StatusOr<uint64_t> CheckpointRoot::NextId() {
+  CAPSTAN_ASSIGN_OR_RETURN(CheckpointRootRecord record, ReadRoot(fs_, RootFile(path_)));
+  uint64_t highest = record.highest_id();
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs_.List(path_));
-  return std::max(highest_id_, HighestIdIn(names)) + 1;
+  for (const std::string& name : names) {
+    const absl::StatusOr<uint64_t> id = ParseCheckpointFolderName(name.substr(0, name.find('.')));
+    if (id.ok()) highest = std::max(highest, *id);
+  }
+  record.set_highest_id(highest + 1);
+  CAPSTAN_RETURN_IF_ERROR(WriteRoot(fs_, RootFile(path_), record));
+  return record.highest_id();
 }
 
 absl::Status CheckpointRoot::Begin(uint64_t id) {
-  CAPSTAN_ASSIGN_OR_RETURN(const uint64_t next, NextId());
-  if (id < next || id > kHighestId) {
-    return InvalidArgument(
-        fmt::format("checkpoint {} cannot begin in '{}': the next one is {}", id, path_, next));
-  }
-  // Before the folder: the id counts as used whatever becomes of it. An unknown outcome counts as used, too.
-  highest_id_ = id;
-  RootRecord record;
-  record.set_token(token_);
-  record.set_highest_id(id);
-  CAPSTAN_RETURN_IF_ERROR(WriteRootRecord(fs_, path_, record));
   const std::string folder = WorkingFolderOf(id);
   CAPSTAN_RETURN_IF_ERROR(fs_.MakeFolders(folder));
-  return WriteMarker(fs_, folder, token_, id);
+  CheckpointRootRecord marker;
+  marker.set_token(token_);
+  return WriteRoot(fs_, folder + "/" + kMarkerFile, marker);
 }
 
 absl::StatusOr<CheckpointEntry> CheckpointRoot::Commit(uint64_t id, const CheckpointManifest& head,
                                                        const std::vector<ShardPart>& parts) {
-  absl::StatusOr<CheckpointEntry> entry = CommitUnnamed(id, head, parts);
-  if (entry.ok()) return entry;
-  return While(fmt::format("committing checkpoint {}", CheckpointFolderName(id)), entry.status());
-}
-
-absl::StatusOr<CheckpointEntry> CheckpointRoot::CommitUnnamed(uint64_t id, const CheckpointManifest& head,
-                                                              const std::vector<ShardPart>& parts) {
-  const std::string working = WorkingFolderOf(id);
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string why_not, WhyNotOurs(fs_, working, token_, id));
-  if (!why_not.empty()) return InvalidArgument(fmt::format("'{}' is not ours: {}", working, why_not));
-
+  const std::string folder = WorkingFolderOf(id);
   CheckpointManifest manifest = head;
   manifest.set_format(kCheckpointFormat);
   manifest.set_id(id);
-  manifest.clear_file();
-  uint64_t rows = 0;
-  std::vector<ShardRecord> shards;
-  for (uint32_t shard = 0; shard < parts.size(); ++shard) {
-    const std::string name = ShardFolderName(shard) + "/" + kShardRecordFile;
-    CAPSTAN_ASSIGN_OR_RETURN(ShardRecord record, ReadReportedRecord(fs_, working + "/" + name, parts[shard]));
-    StoredFile& file = *manifest.add_file();
-    file.set_name(name);
-    file.set_bytes(parts[shard].record_bytes);
-    file.set_xxh3(parts[shard].record_xxh3);
-    for (const StoredLayer& layer : record.layer()) {
-      for (const StoredFile& stored : layer.file()) {
-        CAPSTAN_RETURN_IF_ERROR(CheckStoredFile(fs_, working, stored));
-        *manifest.add_file() = stored;
-      }
-    }
-    for (const PartitionRows& part : record.rows()) rows += part.rows();
-    shards.push_back(std::move(record));
-  }
-  manifest.set_rows(rows);
-  // What its readers would refuse is not committed.
-  if (const std::string wrong = WhatIsWrong(manifest, shards); !wrong.empty()) return DataLoss(wrong);
-  CAPSTAN_RETURN_IF_ERROR(Publish(manifest, static_cast<uint32_t>(parts.size())));
+  CAPSTAN_RETURN_IF_ERROR(AddRecords(fs_, folder, parts, &manifest));
+  CAPSTAN_RETURN_IF_ERROR(
+      WriteFileAtomically(fs_, folder + "/" + kManifestFile, FrameRecord(manifest.SerializeAsString())));
+  // As a reader will see it: every record's hash, every file with its size.
+  CAPSTAN_RETURN_IF_ERROR(While("reading the new checkpoint back", CheckpointRecords::Load(fs_, folder).status()));
+  CAPSTAN_RETURN_IF_ERROR(fs_.SyncFolder(folder));
+  CAPSTAN_RETURN_IF_ERROR(fs_.Rename(folder, FolderOf(id)));
+  CAPSTAN_RETURN_IF_ERROR(fs_.SyncFolder(path_));
   return EntryOf(manifest, FolderOf(id));
 }
 
-// The shards' writers have synced their files; the names of all, the manifest (with it its folder), and at
-// last the folder's own name are synced here.
-absl::Status CheckpointRoot::Publish(const CheckpointManifest& manifest, uint32_t shards) {
-  const std::string working = WorkingFolderOf(manifest.id());
-  for (uint32_t shard = 0; shard < shards; ++shard) {
-    CAPSTAN_RETURN_IF_ERROR(fs_.SyncFolder(working + "/" + ShardFolderName(shard)));
+absl::Status CheckpointRoot::Abandon(uint64_t id) {
+  const std::string folder = WorkingFolderOf(id);
+  CAPSTAN_ASSIGN_OR_RETURN(const bool there, fs_.Exists(folder));
+  return there ? RemoveMadeFolder(fs_, folder) : absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<CheckpointEntry>> CheckpointRoot::List(std::vector<std::string>* skipped) {
+  return ListCheckpoints(fs_, path_, skipped);
+}
+
+absl::StatusOr<CheckpointEntry> CheckpointRoot::NewestGood(std::vector<std::string>* skipped) {
+  return NewestGoodCheckpoint(fs_, path_, skipped);
+}
+
+absl::Status CheckpointRoot::CleanUp(uint64_t keep, std::vector<std::string>* log) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs_.List(path_));
+  absl::Status first;
+  for (const std::string& name : names) {
+    std::string stem;
+    if (name.starts_with(kCompactPrefix)) {  // of a writer that was killed while it merged a chain
+      const absl::StatusOr<bool> marked = fs_.Exists(path_ + "/" + name + "/" + kCompactMarker);
+      if (marked.ok() && *marked) CAPSTAN_RETURN_IF_ERROR(RemoveTree(fs_, path_ + "/" + name));
+      continue;
+    }
+    if (!EndsWithOneOf(name, {kWorkingEnding, kRemovedEnding}, &stem)) continue;
+    const absl::StatusOr<uint64_t> id = ParseCheckpointFolderName(stem);
+    if (!id.ok() || (*id == keep && name.ends_with(kWorkingEnding))) continue;
+    const std::string folder = path_ + "/" + name;
+    absl::Status removed;
+    if (MadeByUs(fs_, folder, token_)) {
+      removed = RemoveMadeFolder(fs_, folder);
+      log->push_back(fmt::format("removed {}, which was not finished", folder));
+    } else if (!fs_.Remove(folder).ok()) {  // an empty one may go; anything else may be somebody's
+      log->push_back(fmt::format("{} is left alone: it does not carry this run's mark; remove it by hand", folder));
+    }
+    if (first.ok()) first = removed;
   }
-  CAPSTAN_RETURN_IF_ERROR(
-      WriteFileAtomically(fs_, working + "/" + kManifestFile, FrameRecord(manifest.SerializeAsString())));
-  CAPSTAN_RETURN_IF_ERROR(fs_.Rename(working, FolderOf(manifest.id())));
-  return fs_.SyncFolder(path_);
+  return first;
+}
+
+absl::Status CheckpointRoot::Retain(const RetentionPolicy& policy, const std::vector<uint64_t>& in_use,
+                                    std::vector<std::string>* log) {
+  std::vector<std::string> skipped;
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> all, List(&skipped));
+  if (all.size() < 2) return absl::OkStatus();
+  std::set<uint64_t> kept(in_use.begin(), in_use.end());
+  for (const uint64_t id : KeptBy(policy, all)) kept.insert(id);
+  // Whatever the policy says: the newest, and the newest that can be read.
+  kept.insert(all.back().id);
+  const absl::StatusOr<CheckpointEntry> good = NewestGood(&skipped);
+  if (!good.ok()) return absl::OkStatus();  // none can be read: nothing is taken away from whoever repairs them
+  kept.insert(good->id);
+  absl::Status first;
+  for (const CheckpointEntry& entry : all) {
+    if (kept.count(entry.id) > 0 || !MadeByUs(fs_, entry.folder, token_)) continue;
+    const absl::Status removed = RemoveOne(entry);
+    if (absl::IsUnavailable(removed)) continue;  // somebody reads it: the next time will do
+    if (removed.ok()) log->push_back(fmt::format("removed checkpoint {}", entry.folder));
+    if (first.ok()) first = removed;
+  }
+  return first;
+}
+
+absl::Status CheckpointRoot::RemoveOne(const CheckpointEntry& entry) {
+  const std::string removed = entry.folder + kRemovedEnding;
+  {
+    const auto lock = FolderLock::TryExclusive(entry.folder + "/" + kManifestFile);
+    if (!lock.ok()) return lock.status();
+    CAPSTAN_RETURN_IF_ERROR(fs_.Rename(entry.folder, removed));
+  }
+  CAPSTAN_RETURN_IF_ERROR(fs_.SyncFolder(path_));
+  return RemoveMadeFolder(fs_, removed);
 }
 
 absl::Status CheckRootToken(FileSystem& fs, const std::string& root, const std::string& token) {
-  const auto refuse = [](const std::string& text) {
-    return absl::Status(absl::StatusCode::kFailedPrecondition, text);
-  };
-  const absl::StatusOr<RootRecord> record = ReadRootRecord(fs, root);
-  if (absl::IsNotFound(record.status())) {
-    return refuse(
-        fmt::format("this machine does not see the folder of checkpoints '{}' (no {} there): mount the file "
-                    "system of the scheduler's machine at that path, or name another folder",
-                    root, kRootFile));
-  }
-  CAPSTAN_RETURN_IF_ERROR(record.status());
-  if (record->token() == token) return absl::OkStatus();
-  return refuse(
-      fmt::format("'{}' on this machine is another folder than on the scheduler's (token {}, not {}): mount "
-                  "the same file system at that path on both",
-                  root, record->token(), token));
+  const absl::StatusOr<CheckpointRootRecord> record = ReadRoot(fs, RootFile(root));
+  if (record.ok() && record->token() == token) return absl::OkStatus();
+  const std::string seen = record.ok() ? fmt::format("{} belongs to another run", RootFile(root))
+                                       : std::string(record.status().message());
+  return absl::FailedPreconditionError(
+      fmt::format("the scheduler's folder of checkpoints is not seen here: {}; mount the output folder on this machine "
+                  "under the same path", seen));
 }
 
 }  // namespace capstan

@@ -1,5 +1,5 @@
-// The folder of a run's checkpoints: makes new ones, finds the newest good one, removes old ones. One owner
-// (the scheduler) changes it; anybody may read. All I/O goes through FileSystem. One thread.
+// The folder of a run's checkpoints: makes new ones, finds the newest good one, removes old ones. One owner (the
+// scheduler) changes it; anybody may read. All I/O goes through FileSystem. One thread.
 #pragma once
 
 #include <cstdint>
@@ -29,82 +29,62 @@ struct CheckpointEntry {
   bool full = true;
   uint64_t bytes = 0;
   std::optional<double> metric;
+  std::string model_sha256;  // hex; empty where it was not asked for
 };
-
-CheckpointEntry EntryOf(const CheckpointManifest& manifest, const std::string& folder);
 
 // What a shard reported; the scheduler checks it against the folder before it commits.
 struct ShardPart {
   uint64_t record_bytes = 0;
-  std::string record_xxh3;  // 16 bytes
+  std::string record_xxh3;   // 16 bytes
 };
 
 class CheckpointRoot {
  public:
-  // Makes the folder with a new token file, or opens the one there. kInvalidArgument: the folder holds other
-  // things and no token of ours. A damaged token file is made again from the markers of the folders beside
-  // it.
+  // Makes the folder with a new token file, or opens the one there. kInvalidArgument: the folder holds other things
+  // and no token of ours.
   static absl::StatusOr<std::unique_ptr<CheckpointRoot>> Open(FileSystem& fs, const std::string& path);
 
   const std::string& path() const { return path_; }
-  // 32 hex digits, random, in ROOT/capstan-root.pb. A server proves that it sees the same file system by
-  // reading it.
+  // 32 hex digits, random, in ROOT/capstan-root.pb. A server proves that it sees the same file system by reading it.
   const std::string& token() const { return token_; }
 
   // Above every id that any folder here ever had, incomplete and removed ones included.
   absl::StatusOr<uint64_t> NextId();
-  std::string FolderOf(uint64_t id) const;         // ROOT/C000007
-  std::string WorkingFolderOf(uint64_t id) const;  // ROOT/C000007.tmp
+  std::string FolderOf(uint64_t id) const;           // ROOT/C000007
+  std::string WorkingFolderOf(uint64_t id) const;    // ROOT/C000007.tmp
 
-  // Makes the working folder with our marker file inside. An id that any folder ever had is kInvalidArgument;
-  // after an error ask NextId again.
+  // Makes the working folder with our marker file inside.
   absl::Status Begin(uint64_t id);
-  // Reads every shard's record, lists its files in the manifest (names, sizes, hashes as the records say;
-  // checks that the files are there with those sizes), sums up rows, writes the manifest, syncs files and
-  // folders, renames. After an error the working folder is still there: Abandon it. (Where only the very last
-  // sync failed, the checkpoint is there under its name, whole, and List has it.) parts[i] belongs to shard
-  // i.
-  absl::StatusOr<CheckpointEntry> Commit(uint64_t id, const CheckpointManifest& head,
-                                         const std::vector<ShardPart>& parts);
+  // Reads every shard's record, lists its files in the manifest (names, sizes, hashes as the records say; checks that
+  // the files are there with those sizes), sums up rows, writes the manifest, syncs files and folders, renames.
+  // After an error the working folder is still there: Abandon it. parts[i] belongs to shard i.
+  absl::StatusOr<CheckpointEntry> Commit(uint64_t id, const CheckpointManifest& head, const std::vector<ShardPart>& parts);
   // Removes the working folder. Not there: fine.
   absl::Status Abandon(uint64_t id);
 
-  // Complete ones, oldest first. Those whose manifest cannot be used are left out and told in `skipped`
-  // ("C000007: …").
+  // Complete ones, oldest first. Those whose manifest cannot be used are left out and told in `skipped` ("C000007: …").
   absl::StatusOr<std::vector<CheckpointEntry>> List(std::vector<std::string>* skipped);
-  // The newest whose records and file sizes agree (CheckpointReader::Verify::kRecords). kNotFound: none is
-  // good.
+  // The newest whose records and file sizes agree (CheckpointReader::Verify::kRecords). kNotFound: none is good.
   absl::StatusOr<CheckpointEntry> NewestGood(std::vector<std::string>* skipped);
 
-  // Removes working folders that carry our marker, except `keep` (0: none), and what an interrupted removal
-  // left. Others are left alone and named in `log`. Goes on after an error; the first one is the result.
+  // Removes working folders that carry our marker, except `keep` (0: none). Others are left alone and named in `log`.
   absl::Status CleanUp(uint64_t keep, std::vector<std::string>* log);
-  // Removes what the policy does not keep. Never the newest good one, never `in_use` ids, none that a reader
-  // holds, none without our marker. Damaged ones newer than the newest good one do not count and are left to
-  // a person, as are those with an unusable manifest. A removed one is renamed first (C000007.del), so that
-  // it is never half there under its name.
-  absl::Status Retain(const RetentionPolicy& policy, const std::vector<uint64_t>& in_use,
-                      std::vector<std::string>* log);
+  // Removes what the policy does not keep. Never the newest, never the only good one, never `in_use` ids, none that a
+  // reader holds. A removed one is renamed first, so that it is never half there under its name.
+  absl::Status Retain(const RetentionPolicy& policy, const std::vector<uint64_t>& in_use, std::vector<std::string>* log);
 
  private:
   CheckpointRoot(FileSystem& fs, std::string path) : fs_(fs), path_(std::move(path)) {}
-  absl::StatusOr<CheckpointEntry> CommitUnnamed(uint64_t id, const CheckpointManifest& head,
-                                                const std::vector<ShardPart>& parts);
-  absl::Status Publish(const CheckpointManifest& manifest, uint32_t shards);
-  absl::Status RenameAndRemove(const std::string& folder, uint64_t id);
-  absl::Status RemoveComplete(const CheckpointEntry& entry, std::vector<std::string>* log);
+  absl::Status RemoveOne(const CheckpointEntry& entry);
 
   FileSystem& fs_;
   std::string path_;
   std::string token_;
-  uint64_t highest_id_ = 0;  // ever begun here
 };
 
 // For servers: does `root` (from an order) hold this token? kFailedPrecondition says what to mount where.
 absl::Status CheckRootToken(FileSystem& fs, const std::string& root, const std::string& token);
-// For tools: RUN, RUN/checkpoints, RUN/checkpoints/C000007 → the folder of one checkpoint (the newest good
-// one).
-absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& path,
-                                           std::vector<std::string>* skipped);
+// For tools: RUN, RUN/checkpoints, RUN/checkpoints/C000007 → the folder of one checkpoint (the newest good one).
+absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& path, std::vector<std::string>* skipped);
 
 }  // namespace capstan

@@ -23,12 +23,6 @@ struct PartitionSum {
   bool operator==(const PartitionSum&) const = default;
 };
 
-// PartitionSums travel in control messages as packed bytes, 48 each: table u32, partition u32, rows u64,
-// SHA-256.
-std::string PackSums(std::span<const PartitionSum> sums);
-// kInvalidArgument if the bytes are no whole number of sums or name a table above 65535.
-absl::StatusOr<std::vector<PartitionSum>> UnpackSums(std::string_view packed);
-
 // model_sha256 in lower-case hex: the SHA-256 of, for all non-empty partitions in (table name, partition)
 // order: length of the name (u32), name, partition (u32), SHA-256 (32 bytes). Independent of shards,
 // processes and order of arrival. Every table id in `sums` must have a name.

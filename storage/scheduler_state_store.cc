@@ -24,17 +24,15 @@ absl::StatusOr<SchedulerState> ReadState(FileSystem& fs, const std::string& path
   if (!state.ParseFromString(bytes) || !state.has_format() || !state.has_sequence())
     return DataLoss(fmt::format("'{}' is damaged: its checksum fits, its contents cannot be read", path));
   if (state.format() != kSchedulerStateFormat) {
-    return InvalidArgument(
-        fmt::format("'{}' has format {}, this release reads {}: continue with the release that wrote it",
-                    path, state.format(), kSchedulerStateFormat));
+    return InvalidArgument(fmt::format("'{}' has format {}, this release reads {}: continue with the release that wrote it",
+                                       path, state.format(), kSchedulerStateFormat));
   }
   return state;
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SchedulerStateStore>> SchedulerStateStore::Open(FileSystem& fs,
-                                                                               const std::string& folder) {
+absl::StatusOr<std::unique_ptr<SchedulerStateStore>> SchedulerStateStore::Open(FileSystem& fs, const std::string& folder) {
   CAPSTAN_RETURN_IF_ERROR(MakeFoldersDurably(fs, folder));
   std::unique_ptr<SchedulerStateStore> store(new SchedulerStateStore(fs, folder));
   for (const char* name : {kStateFile, kOldStateFile}) {
@@ -53,18 +51,16 @@ absl::Status SchedulerStateStore::WriteJob(const EffectiveJob& job) {
   CAPSTAN_RETURN_IF_ERROR(there.status());
   // Not taken for granted that it reached the disk: the call that wrote it may have failed at its last sync.
   if (*there == framed) return fs_.SyncFolder(folder_);
-  return InvalidArgument(
-      fmt::format("'{}' holds another job or is damaged; resume that job, or give this one a folder of its "
-                  "own",
-                  path));
+  return InvalidArgument(fmt::format("'{}' holds another job or is damaged; resume that job, or give this one a folder of its "
+                                     "own",
+                                     path));
 }
 
 absl::StatusOr<EffectiveJob> SchedulerStateStore::ReadJob() {
   CAPSTAN_ASSIGN_OR_RETURN(const std::string bytes, ReadRecord(fs_, Path(kJobFile), kMaxStateBytes));
   EffectiveJob job;
   if (job.ParseFromString(bytes)) return job;
-  return DataLoss(
-      fmt::format("'{}' is damaged: its checksum fits, its contents cannot be read", Path(kJobFile)));
+  return DataLoss(fmt::format("'{}' is damaged: its checksum fits, its contents cannot be read", Path(kJobFile)));
 }
 
 absl::Status SchedulerStateStore::Write(const SchedulerState& state) {
@@ -92,11 +88,9 @@ absl::StatusOr<SchedulerState> SchedulerStateStore::Load(std::vector<std::string
   absl::Status problem;
   for (const char* name : {kStateFile, kOldStateFile}) {
     absl::StatusOr<SchedulerState> state = ReadState(fs_, Path(name));
-    if (state.ok() && (!newest.has_value() || state->sequence() > newest->sequence()))
-      newest = *std::move(state);
+    if (state.ok() && (!newest.has_value() || state->sequence() > newest->sequence())) newest = *std::move(state);
     if (state.ok() || absl::IsNotFound(state.status())) continue;
-    // An older state than that of a newer release would be a step back unnoticed; so would one chosen by a
-    // passing error.
+    // An older state than that of a newer release would be a step back unnoticed; so would one chosen by a passing error.
     if (!absl::IsDataLoss(state.status())) return state.status();
     if (damaged != nullptr) damaged->emplace_back(state.status().message());
     if (problem.ok()) problem = state.status();

@@ -1,13 +1,12 @@
-// The scheduler's memory on disk: the job, once, and its state, again whenever a decision must not be
-// forgotten.
+// The scheduler's memory on disk: the job, once, and its state, again whenever a decision must not be forgotten.
 //
 //   FOLDER/job.pb         EffectiveJob, framed (checkpoint_records.h)
 //   FOLDER/state.pb       SchedulerState (scheduler_state.proto), framed
 //   FOLDER/state.old.pb   the one written before
 //
-// Framed records and atomic renames, not a RocksDB database as for rows: the state is a few kilobytes that
-// always change as one, and Debian's RocksDB can abort its process when the disk is full. A scheduler that
-// cannot write its state must live on, say so, and try again.
+// Framed records and atomic renames, not a RocksDB database as for rows: the state is a few kilobytes that always change
+// as one, and Debian's RocksDB can abort its process when the disk is full. A scheduler that cannot write its state must
+// live on, say so, and try again.
 #pragma once
 
 #include <cstdint>
@@ -25,25 +24,23 @@ class SchedulerState;
 
 inline constexpr uint32_t kSchedulerStateFormat = 1;
 
-// One thread; one owner of the folder. I/O only inside the calls, a few milliseconds each where disks sync
-// slowly: not for the thread that answers heartbeats.
+// One thread; one owner of the folder. I/O only inside the calls, a few milliseconds each where disks sync slowly: not
+// for the thread that answers heartbeats.
 class SchedulerStateStore {
  public:
   // Makes the folder, or opens what an earlier scheduler left there, damaged or not.
   static absl::StatusOr<std::unique_ptr<SchedulerStateStore>> Open(FileSystem& fs, const std::string& folder);
 
-  // A job is written once. The same again: fine. Another one: kInvalidArgument, the folder belongs to that
-  // job.
+  // A job is written once. The same again: fine. Another one: kInvalidArgument, the folder belongs to that job.
   absl::Status WriteJob(const EffectiveJob& job);
   // kNotFound: never written. kDataLoss: damaged.
   absl::StatusOr<EffectiveJob> ReadJob();
 
-  // Replaces the state; format and sequence are set here. After OK a crash or power cut leaves this state or
-  // a later one. After an error (a full disk) the one before is still there, and the call may be repeated.
+  // Replaces the state; format and sequence are set here. After OK a crash or power cut leaves this state or a later one.
+  // After an error (a full disk) the one before is still there, and the call may be repeated.
   absl::Status Write(const SchedulerState& state);
-  // The newest that can be used; `damaged`, if not null, is told which could not and why. kNotFound: none was
-  // ever written. kDataLoss: there are some, none can be used. kInvalidArgument: a newer release wrote the
-  // newest one.
+  // The newest that can be used; `damaged`, if not null, is told which could not and why. kNotFound: none was ever
+  // written. kDataLoss: there are some, none can be used. kInvalidArgument: a newer release wrote the newest one.
   absl::StatusOr<SchedulerState> Load(std::vector<std::string>* damaged);
 
  private:

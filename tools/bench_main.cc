@@ -9,6 +9,7 @@
 
 #include "common/exit_code.h"
 #include "tools/bench/pushpull_bench.h"
+#include "tools/bench/checkpoint_bench.h"
 #include "tools/bench/data_bench.h"
 #include "tools/bench/store_bench.h"
 #include "tools/bench/train_bench.h"
@@ -63,6 +64,14 @@ absl::Status BenchTrain() {
   return RunTrainBench(options, Report);
 }
 
+absl::Status BenchCheckpoint() {
+  CheckpointBenchOptions options;
+  if (!gflags::GetCommandLineFlagInfoOrDie("rows").is_default) options.rows = FLAGS_rows;
+  if (FLAGS_width != 0) options.width = FLAGS_width;
+  options.writer = FolderOfThisProgram() + "/capstan-checkpoint-writer";
+  return RunCheckpointBench(options, Report);
+}
+
 absl::Status ServePushPull() { return ServeBenchShard(FLAGS_endpoint); }
 
 struct BenchRow {
@@ -74,6 +83,7 @@ constexpr BenchRow kBenches[] = {
     {"store", BenchStore},
     {"pushpull", BenchPushPull},
     {"train", BenchTrain},
+    {"checkpoint", BenchCheckpoint},
 };
 
 int BenchMain(int argc, char** argv) {
@@ -108,6 +118,7 @@ int main(int argc, char** argv) {
       "  capstan-bench store              row store and tables, one core, no network\n"
       "  capstan-bench pushpull           pull and push through a server process\n"
       "  capstan-bench train              Wide & Deep on generated rows, whole runs\n"
+      "  capstan-bench checkpoint         a table stored while updates go on, against SstFileWriter\n"
       "  capstan-bench store --json       one JSON object a line\n"
       "Each line: name, value, unit, share of the limit measured in the same run.");
   gflags::ParseCommandLineFlags(&argc, &argv, true);

@@ -1,6 +1,7 @@
 // `capstan`: train, evaluate, predict, and make data.
 #include <gflags/gflags.h>
 #include <glog/logging.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <optional>
@@ -34,12 +35,23 @@ DEFINE_uint64(
 DEFINE_string(consistency, "",
               "sync, ssp:K (at most K steps apart) or async. Default: as the job file says.");
 DEFINE_string(output, "", "Output folder; one in use is refused. Default: runs/<job>-<time>.");
+DEFINE_uint64(checkpoint_steps, 0, "A checkpoint every so many steps; 0: not by steps. Default: as the job file says.");
+DEFINE_uint64(checkpoint_examples, 0, "A checkpoint every so many examples; 0: not by examples. Default: as the job file says.");
+DEFINE_uint64(checkpoint_seconds, 0, "A checkpoint every so many seconds; 0: not by time. Default: as the job file says.");
+DEFINE_string(resume, "",
+              "Goes on from a checkpoint: of --output (without a value), or of the run, checkpoints folder or checkpoint "
+              "given here.");
+DEFINE_string(warm_start, "", "Run or checkpoint whose weights a new job begins with.");
+DEFINE_string(tables, "", "Tables that --warm_start takes: a regular expression over whole names. Default: all.");
+DEFINE_string(freeze, "", "Tables that do not change: a regular expression over whole names.");
 // eval, predict
-DEFINE_string(model, "", "Folder of a saved model, or of a run.");
+DEFINE_string(model, "", "A run, its checkpoints folder, or one checkpoint; the newest good one is used.");
 DEFINE_string(
     out, "",
     "File to write. eval: the figures as JSON, besides stdout; predict: the scores ('-' or nothing: "
     "stdout); gen: the rows.");
+DEFINE_bool(follow, false, "eval: measures every new checkpoint of a run until the run has ended.");
+DEFINE_uint32(follow_seconds, 3600, "Longest wait of --follow for a new checkpoint. Unit: s. Range: 1 to 86400.");
 DEFINE_uint32(threads, 0, "Threads. 0: one per processor. No result depends on it.");
 DEFINE_uint64(max_bad_rows, 0, "More bad rows than this end the command. Default: as the model was trained.");
 // split
@@ -84,6 +96,13 @@ int Train(const CommandLine& line) {
   options.consistency = FLAGS_consistency;
   options.sets = line.sets;
   options.output = FLAGS_output;
+  options.checkpoint_steps = IfGiven<uint64_t>("checkpoint_steps", FLAGS_checkpoint_steps);
+  options.checkpoint_examples = IfGiven<uint64_t>("checkpoint_examples", FLAGS_checkpoint_examples);
+  options.checkpoint_seconds = IfGiven<uint64_t>("checkpoint_seconds", FLAGS_checkpoint_seconds);
+  options.resume = FLAGS_resume;
+  options.warm_start = FLAGS_warm_start;
+  options.tables = FLAGS_tables;
+  options.freeze = FLAGS_freeze;
   return RunTrain(options);
 }
 
@@ -94,6 +113,8 @@ EvalCommandOptions EvalOptionsFromFlags() {
   options.out = FLAGS_out;
   options.threads = FLAGS_threads;
   options.max_bad_rows = IfGiven<uint64_t>("max_bad_rows", FLAGS_max_bad_rows);
+  options.follow = FLAGS_follow;
+  options.follow_seconds = std::clamp<uint32_t>(FLAGS_follow_seconds, 1, 86400);
   return options;
 }
 
@@ -135,9 +156,13 @@ std::vector<Command> Commands() {
                  .usage =
                      "  capstan train examples/a9a_lr.textproto\n"
                      "  capstan train JOB --servers=2 --workers=2 --set optimizer.learning_rate=0.01\n"
-                     "  capstan train --data=my.csv --label=bought      (the schema is guessed)",
+                     "  capstan train --data=my.csv --label=bought      (the schema is guessed)\n"
+                     "  capstan train --output=runs/adult --resume      (goes on where its newest checkpoint is)\n"
+                     "SIGUSR1 takes a checkpoint; SIGTERM takes one and ends the run (exit status 203).",
                  .flags = {"data", "eval_data", "label", "epochs", "servers", "workers", "shards", "seed",
-                           "consistency", "output"},
+                           "consistency", "output", "checkpoint_steps", "checkpoint_examples", "checkpoint_seconds",
+                           "resume", "warm_start", "tables", "freeze"},
+                 .bare_flags = {"resume"},
                  .takes_sets = true,
                  .max_positional = 1,
                  .run = Train};
@@ -145,8 +170,9 @@ std::vector<Command> Commands() {
                  .summary = "measure a saved model on a file with labels",
                  .usage =
                      "  capstan eval --model=runs/adult-20300101-120000 --data=adult.test\n"
-                     "Prints one JSON object on stdout.",
-                 .flags = {"model", "data", "out", "threads", "max_bad_rows"},
+                     "  capstan eval --model=runs/adult --data=adult.test --follow   (while it trains)\n"
+                     "Prints one JSON object on stdout, with --follow one for each checkpoint.",
+                 .flags = {"model", "data", "out", "follow", "follow_seconds", "threads", "max_bad_rows"},
                  .run = [](const CommandLine&) { return RunEval(EvalOptionsFromFlags()); }};
   commands[2] = {.name = "predict",
                  .summary = "score the rows of a file with a saved model",
@@ -182,6 +208,7 @@ std::vector<Command> Commands() {
 }  // namespace capstan
 
 int main(int argc, char** argv) {
+  signal(SIGUSR1, SIG_IGN);  // it asks for a checkpoint: before anybody listens it must not kill
   FLAGS_logtostderr = true;
   FLAGS_minloglevel = 1;  // warnings and errors; the progress line says the rest
   google::InitGoogleLogging(argv[0]);

@@ -99,8 +99,11 @@ class Parser {
     if (!is_set && !gflags::GetCommandLineFlagInfo(flag.name.c_str(), &info)) {
       return Internal(fmt::format("--{} is listed but not defined in this program", flag.name));
     }
+    const auto& bare = command_.bare_flags;
     if (info.type == "bool" && !flag.has_value) {
       flag.value = flag.negated ? "false" : "true";
+    } else if (!flag.has_value && !flag.negated && std::find(bare.begin(), bare.end(), flag.name) != bare.end()) {
+      flag.value = "newest";
     } else if (flag.negated) {
       return InvalidArgument(fmt::format("{}: --no… is for flags that are true or false", arg));
     } else if (!flag.has_value) {
@@ -121,7 +124,7 @@ class Parser {
 
   std::string NearestHint(const std::string& name) const {
     const std::string nearest = NearestName(name, known_);
-    return nearest.empty() ? fmt::format("; 'capstan {} --help' lists them", command_.name)
+    return nearest.empty() ? "; --help lists them"
                            : fmt::format("; did you mean --{}?", nearest);
   }
 

@@ -25,6 +25,7 @@ struct Command {
   std::string summary;             // one line
   std::string usage;               // what follows the summary in the help: examples, exit codes
   std::vector<std::string> flags;  // names of the gflags flags it takes; glog's common ones are taken by all
+  std::vector<std::string> bare_flags = {};  // those of `flags` that may stand without =value; they are then "newest"
   bool takes_sets = false;         // --set key=value
   size_t max_positional = 0;
   std::function<int(const CommandLine&)> run;  // returns the exit code

@@ -50,7 +50,9 @@ class MemberCore {
   void GiveUp(ExitCode code, std::string reason);
 
   State state() const { return state_; }
-  bool failing() const { return failing_; }  // Fail was called: nothing but END matters any more
+  // Fail was called: nothing but END matters any more. (One that was asked to end works on until the job has its
+  // checkpoint.)
+  bool failing() const { return failing_ && exit_code_ != ExitCode::kPreempted; }
   NodeId node_id() const { return node_id_; }
   JobId job_id() const { return job_id_; }
   Duration heartbeat_interval() const { return heartbeat_interval_; }  // 0: no heartbeats (local mode)

@@ -7,12 +7,15 @@ namespace capstan {
 namespace {
 
 constexpr Duration kFullPause = std::chrono::milliseconds(1);  // until a full peer is tried again
+constexpr Duration kSliceInterval = std::chrono::milliseconds(5);  // of work beside messages, while those keep coming
 constexpr int kFramesPerRound = 256;                           // before time is looked at again
 
 }  // namespace
 
 void RunNodeLoop(Transport& transport, NodeOutbox& outbox, const Clock& clock, const NodeHandlers& handlers) {
   Time next_tick = clock.Now();
+  Time next_slice = next_tick;  // at the latest, however many messages come
+  bool quiet = true;            // no message came in the last round
   while (!handlers.done()) {
     Time now = clock.Now();
     if (now >= next_tick) {
@@ -22,9 +25,19 @@ void RunNodeLoop(Transport& transport, NodeOutbox& outbox, const Clock& clock, c
     if (handlers.on_wake) handlers.on_wake(now);
     const bool flushed = outbox.Flush();
     Time deadline = flushed ? next_tick : std::min(next_tick, now + kFullPause);
+    if (handlers.on_idle && (quiet || now >= next_slice)) {
+      const Duration pause = handlers.on_idle();
+      now = clock.Now();
+      next_slice = pause < Duration::zero() ? now : now + kSliceInterval;
+      if (pause < kNodeTick) deadline = std::min(deadline, now + std::max(pause, Duration::zero()));
+    } else if (handlers.on_idle) {
+      deadline = std::min(deadline, now);  // look for more frames; with none there is time for a slice
+    }
+    quiet = true;
     for (int frames = 0; frames < kFramesPerRound; ++frames) {
       std::optional<Incoming> incoming = transport.Poll(deadline);
       if (!incoming.has_value()) break;
+      quiet = false;
       now = clock.Now();
       handlers.on_message(incoming->from, std::move(incoming->message), now);
       if (handlers.done()) break;

@@ -14,6 +14,9 @@ struct NodeHandlers {
   std::function<void(Time now)> on_tick;
   std::function<void(Time now)> on_wake;  // after every poll, for work that other threads queued; may be empty
   std::function<bool()> done;
+  // Work beside the messages, a slice a call, when no message waits and now and then besides; may be empty. Returns how
+  // long the loop may wait for frames before the next slice; less than zero: the next one does not wait for quiet.
+  std::function<Duration()> on_idle;
 };
 
 inline constexpr Duration kNodeTick = std::chrono::milliseconds(20);

@@ -6,6 +6,7 @@ namespace capstan {
 namespace {
 
 constexpr Duration kTellPatience = std::chrono::seconds(2);  // less than a launcher waits before it kills
+constexpr Duration kCheckpointPatience = std::chrono::seconds(60);  // the job ends after one more checkpoint
 
 }  // namespace
 
@@ -31,7 +32,9 @@ void NodeStop::SchedulerLost(const std::string& reason) {
 
 void NodeStop::ApplyTo(MemberCore& member, Time now) {
   std::lock_guard lock(mutex_);
-  if (wish_ == Wish::kTell) member.Fail(code_, reason_, now, kTellPatience);
+  if (wish_ == Wish::kTell) {
+    member.Fail(code_, reason_, now, code_ == ExitCode::kPreempted ? kCheckpointPatience : kTellPatience);
+  }
   if (wish_ == Wish::kAtOnce) member.GiveUp(code_, fmt::format("{}: {}", member.options().name, reason_));
 }
 

@@ -38,8 +38,7 @@ TEST(PowerCut, ForgetsBytesAndNamesThatWereNotSynced) {
   ASSERT_TRUE(NewFile(*fs, "/d/nameless", "x")->Sync().ok());
   ASSERT_TRUE(fs->MakeFolders("/d/folder").ok());
   fs->PowerCut(Keep::kSynced, 0);
-  EXPECT_THAT(*fs->List("/d"), ElementsAre("synced", "unsynced"))
-      << "a synced file without a synced name is gone";
+  EXPECT_THAT(*fs->List("/d"), ElementsAre("synced", "unsynced")) << "a synced file without a synced name is gone";
   EXPECT_EQ(Contents(*fs, "/d/synced"), "old");
   EXPECT_EQ(Contents(*fs, "/d/unsynced"), "");
   EXPECT_EQ(synced->Append("more", 4).code(), absl::StatusCode::kUnavailable) << "its process is gone";

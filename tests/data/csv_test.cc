@@ -189,7 +189,7 @@ TEST(Csv, AnOpenQuoteIsFoundWithoutReadingOn) {
 
 TEST(Csv, RecordsHaveALimit) {
   const CsvDialect dialect = Dialect(',', true);
-  const std::string text(kMaxRecordBytes + 1, ',');
+  const std::string text(kMaxCsvRecordBytes + 1, ',');
   EXPECT_EQ(RecordCursor(text, false, dialect, 1).Next(), RecordCursor::Step::kTooLong);
   EXPECT_EQ(RecordCursor(text, true, dialect, 1).Next(), RecordCursor::Step::kTooLong);
 }

@@ -2,7 +2,8 @@
 #include <fmt/core.h>
 
 #include "proto/control.pb.h"
-#include "storage/model_store.h"
+#include "proto/checkpoint.pb.h"
+#include "storage/saved_model.h"
 #include "tests/integration/integration_test.h"
 
 namespace capstan::testing {
@@ -18,7 +19,7 @@ class CensusTest : public IntegrationTest {
  protected:
   // The rows counted, and that each counter reads `epochs`.
   void ExpectCounted(const std::string& output, uint64_t rows, uint32_t epochs) {
-    const auto model = SavedModel::Load(PosixFileSystem(), output + "/model");
+    const auto model = SavedModel::Load(PosixFileSystem(), ResultOf(output).value("checkpoint", ""));
     ASSERT_TRUE(model.ok()) << model.status();
     ASSERT_EQ((*model)->manifest().job().table_size(), 1);
     float least = 1e9f, most = -1e9f;

@@ -163,8 +163,8 @@ TEST_F(CliTest, TheOutputFolderSaysEverything) {
     nlohmann::json result = Train(job, flags);
     const std::string output = result.value("output", "");
     result.erase("output");
-    EXPECT_THAT(KeysOf(result), ElementsAre("eval", "examples", "examples_per_second", "exit_code",
-                                            "model_sha256", "seconds", "status", "steps"));
+    EXPECT_THAT(KeysOf(result), ElementsAre("checkpoint", "eval", "examples", "examples_per_second",
+                                            "exit_code", "model_sha256", "seconds", "status", "steps"));
     EXPECT_THAT(KeysOf(result["eval"]), ElementsAre("accuracy", "auc", "calibration", "logloss", "rows"));
     EXPECT_EQ(result["examples"], 6002);
     EXPECT_EQ(result["eval"]["rows"], 1000);
@@ -196,7 +196,7 @@ TEST_F(CliTest, AFullDiskIsSaidAndEndsTheRun) {
                     job, layout, output);
     const Finished run = Run("/bin/sh", {"-c", command});
     EXPECT_EQ(run.code, 4) << run.err;
-    EXPECT_THAT(run.err, AllOf(HasSubstr("saving the model"), HasSubstr("File too large"))) << layout;
+    EXPECT_THAT(run.err, AllOf(HasSubstr("storing the model"), HasSubstr("File too large"))) << layout;
   }
 }
 

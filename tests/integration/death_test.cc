@@ -108,15 +108,19 @@ TEST_F(DeathTest, TheLauncherIsKilled) {
   EXPECT_THAT(processes_.Leftovers(kDeathLimit), IsEmpty());
 }
 
-TEST_F(DeathTest, CtrlCAtTheLauncher) {
-  for (const int signal : {SIGINT, SIGTERM}) {
-    const std::string output = NewOutput(), launcher = fmt::format("launcher-{}", signal);
+TEST_F(DeathTest, SignalsAtTheLauncher) {
+  struct Case {
+    int signal, code;
+    const char* status;
+  };
+  for (const Case& c : {Case{SIGINT, 130, "interrupted"}, Case{SIGTERM, 203, "preempted"}}) {
+    const std::string output = NewOutput(), launcher = fmt::format("launcher-{}", c.signal);
     processes_.Start(launcher, LaunchArguments(output));
     ASSERT_TRUE(AwaitTraining(output));
-    processes_.Signal(launcher, signal);
-    ExpectEnd(launcher, 130, kDeathLimit);
-    EXPECT_THAT(processes_.err(launcher), HasSubstr("interrupted (exit code 130)"));
-    EXPECT_EQ(ResultOf(output).value("status", ""), "interrupted");
+    processes_.Signal(launcher, c.signal);
+    ExpectEnd(launcher, c.code, kDeathLimit);
+    EXPECT_THAT(processes_.err(launcher), HasSubstr(fmt::format("{} (exit code {})", c.status, c.code)));
+    EXPECT_EQ(ResultOf(output).value("status", ""), c.status);
     EXPECT_THAT(processes_.Leftovers(Seconds(2)), IsEmpty());
   }
 }
@@ -137,8 +141,8 @@ TEST_F(DeathTest, CtrlCWhileEvaluating) {
     const std::string output = NewOutput(), name = fmt::format("train{}", layout);
     processes_.Start(name,
                      {Program("capstan"), "train", job, "--eval_data=" + test, layout, "--output=" + output});
-    ASSERT_TRUE(
-        Eventually(kTrainLimit, [&] { return access((output + "/model/manifest.pb").c_str(), R_OK) == 0; }));
+    const std::string log = output + (std::string(layout) == "--workers=1" ? "/logs/capstan.log" : "/logs/scheduler.log");
+    ASSERT_TRUE(AwaitText(log, "requests of workers"));  // training is over
     processes_.Signal(name, SIGINT);
     ExpectEnd(name, 130, kDeathLimit);
     EXPECT_EQ(ResultOf(output).value("status", ""), "interrupted") << layout;
@@ -161,9 +165,9 @@ TEST_F(DeathTest, AWorkerByHandIsAskedToEnd) {
   cluster.StartAll();
   ASSERT_TRUE(AwaitTraining(cluster.output()));
   processes_.Signal(cluster.worker(1), SIGTERM);
-  ExpectEnd(cluster.worker(1), 130, kDeathLimit);
+  ExpectEnd(cluster.worker(1), 203, kDeathLimit);
   for (const std::string& process : {cluster.scheduler(), cluster.server(0), cluster.worker(0)}) {
-    ExpectEnd(process, 205, kDeathLimit);
+    ExpectEnd(process, 203, kDeathLimit);
     EXPECT_THAT(processes_.err(process), AllOf(HasSubstr("worker-1"), HasSubstr("SIGTERM"))) << process;
   }
 }

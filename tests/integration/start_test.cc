@@ -248,8 +248,8 @@ TEST_F(StartTest, AWorkerOfAnotherJobIsToldAndDisturbsNobody) {
   ExpectAllDone(waiting);
   EXPECT_TRUE(processes_.Running(full.scheduler()));
   processes_.Signal(full.scheduler(), SIGTERM);
-  ExpectEnd(full.scheduler(), 130, Seconds(15));
-  for (const std::string& node : full.nodes()) ExpectEnd(node, 130, Seconds(5));
+  ExpectEnd(full.scheduler(), 203, Seconds(15));
+  for (const std::string& node : full.nodes()) ExpectEnd(node, 203, Seconds(5));
 }
 
 TEST_F(StartTest, PortsAddressesAndNamesOfOnesOwn) {

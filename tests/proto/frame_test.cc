@@ -225,12 +225,12 @@ TEST(Frame, MessageKindsKeepTheirNumbers) {  // FORMAT.md's table
       {77, "LEASE_CLOSED"},
       {78, "RANK_DONE"},
       {79, "RANK_DONE_REPLY"},
-      {80, "SAVE"},
-      {81, "SAVED"},
       {82, "END"},
       {83, "BYE"},
       {84, "PROGRESS"},
       {85, "FAILED"},
+      {86, "CUT_STATE"},
+      {87, "CUT_ABORT"},
   };
   std::map<int, std::string> found;
   for (int kind = 0; kind <= 0xffff; ++kind) {

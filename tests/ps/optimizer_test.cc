@@ -243,5 +243,25 @@ TEST(MakeOptimizer, ChecksTheSettingsItReads) {
   }
 }
 
+TEST(Optimizers, CountUpToTheLargestCountAndLeaveTheMarksAlone) {
+  for (const std::string_view name : OptimizerNames()) {
+    SCOPED_TRACE(name);
+    const auto optimizer = MakeOptimizer(ConfigOf(std::string(name), 0.1, 1e-8));
+    ASSERT_TRUE(optimizer.ok()) << optimizer.status();
+    OneRow row(**optimizer, kStart);
+    RowCounters* const counters = row.ref().counters(row.layout());
+    counters->updates = RowCounters::kMaxUpdates - 1;
+    counters->list = 2;
+    counters->seen = 1;
+    for (uint64_t step = 1; step <= 3; ++step) {
+      row.Update(**optimizer, {1, 1, 1, 1}, step);
+      EXPECT_EQ(counters->updates, RowCounters::kMaxUpdates);
+      EXPECT_EQ(counters->list, 2u);
+      EXPECT_EQ(counters->seen, 1u);
+      EXPECT_EQ(counters->last_step, step);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace capstan

@@ -100,7 +100,9 @@ TEST(ShardCoreRefuses, EveryFrameThatDoesNotFit) {
       {"optimizer step 0", NackCode::kMalformed, InfoPush([](PushInfo& i) { i.optimizer_step = 0; })},
       {"START of a worker", NackCode::kUnsupported,
        Sealed(Message{DataHeader(MessageKind::kStart, 0, 0, 1), Buffer()})},
-      {"SAVE of a worker", NackCode::kUnsupported, Sealed(Message{DataHeader(MessageKind::kSave, 0, 0, 1), Buffer()})},
+      {"CUT of a worker", NackCode::kUnsupported, Sealed(Message{DataHeader(MessageKind::kCut, 0, 0, 1), Buffer()})},
+      {"CUT_ABORT of a worker", NackCode::kUnsupported,
+       Sealed(Message{DataHeader(MessageKind::kCutAbort, 0, 0, 1), Buffer()})},
       {"LEASE_CLOSE of a worker", NackCode::kUnsupported,
        Sealed(Message{DataHeader(MessageKind::kLeaseClose, 0, 0, 1), Buffer()})},
       {"END of a worker", NackCode::kUnsupported, Sealed(Message{DataHeader(MessageKind::kEnd, 0, 0, 1), Buffer()})},
@@ -156,7 +158,7 @@ TEST(ShardCoreRefuses, WhatComesBeforeStart) {
   shard.Hello();
   EXPECT_EQ(shard.RefusalOf(GoodPush()), NackCode::kNotReady);
   EXPECT_EQ(shard.core().WaitingFor(), "the scheduler's START");
-  shard.Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kSave, kServerIncarnation), Save()));
+  shard.Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kCut, kServerIncarnation), Cut()));
   EXPECT_EQ(shard.outbox().Take(MessageKind::kNack).size(), 1u);
   shard.Tick(kSecond);
 }
@@ -403,35 +405,6 @@ TEST(ShardCoreSsp, EnterAndLeaveAreAcknowledgedWithTheHighestClock) {
   EXPECT_THAT(shard.core().WaitingFor(), HasSubstr("rank 1"));
   shard.FromWorker(CommitFrame(1, 1, 7, kFlagLeave));
   EXPECT_EQ(shard.core().parked(), 0u);
-}
-
-TEST(ShardCoreSave, WritesOnceAndRepeatsTheSameAnswer) {
-  ShardHarness shard((JobOptions()));
-  PushBoth(shard);
-  shard.FromWorker(PullFrame(0, 1, 3, {}));
-  shard.FromWorker(PullFrame(1, 1, 4, {}));
-  shard.outbox().Take();
-  ASSERT_TRUE(shard.disk().MakeFolders("model").ok());
-  Save save;
-  save.set_folder("model");
-  std::string first;
-  for (int i = 0; i < 2; ++i) {
-    shard.Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kSave, kServerIncarnation), save));
-    const std::vector<Sent> saved = shard.outbox().Take(MessageKind::kSaved);
-    ASSERT_EQ(saved.size(), 1u);
-    const auto reply = Body<Saved>(saved[0]);
-    EXPECT_EQ(reply.error(), "");
-    EXPECT_EQ(reply.progress().examples(), 2u);
-    EXPECT_GT(reply.bytes(), 0u);
-    if (i == 0) first = reply.SerializeAsString();
-    EXPECT_EQ(reply.SerializeAsString(), first);
-  }
-  ShardHarness broken(JobOptions(), true, &PosixFileSystem());
-  save.set_folder(::testing::TempDir() + "/no/such/folder");
-  broken.Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kSave, kServerIncarnation), save));
-  const std::vector<Sent> saved = broken.outbox().Take(MessageKind::kSaved);
-  ASSERT_EQ(saved.size(), 1u);
-  EXPECT_THAT(Body<Saved>(saved[0]).error(), HasSubstr("server-0/shard-0"));
 }
 
 TEST(ShardCoreProgress, TheHomeShardReportsAfterChangesAndNowAndThen) {

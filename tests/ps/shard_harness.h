@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "ps/shard_core.h"
 #include "tests/support/core_testing.h"
+#include "tests/support/fake_snapshot.h"
 
 namespace capstan::testing {
 
@@ -20,7 +21,8 @@ class ShardHarness {
       : options_(options),
         memory_(NewMemoryFileSystem()),
         disk_(disk == nullptr ? *memory_ : *disk),
-        core_(ShardIdentity{kServerIncarnation, 0, "server-0/shard-0"}, outbox_, metrics_, disk_) {
+        sink_(disk_),
+        core_(ShardIdentity{kServerIncarnation, 0, "server-0/shard-0"}, outbox_, metrics_, Around()) {
     if (start) Start();
   }
 
@@ -66,15 +68,38 @@ class ShardHarness {
     return answer.kind() == MessageKind::kNack ? static_cast<NackCode>(Body<Nack>(answer).code()) : NackCode{};
   }
 
+  // The newest word about a checkpoint after the order, and after all slices that it takes.
+  CutState Cut(const capstan::Cut& order) {
+    outbox_.Take();
+    Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kCut, kServerIncarnation), order));
+    Work();
+    const std::vector<Sent> said = outbox_.Take(MessageKind::kCutState);
+    return said.empty() ? CutState() : Body<CutState>(said.back());
+  }
+  void Work() {
+    for (int i = 0; i < 1000 && core_.Work(clock_.Now()) < Duration::max(); ++i) {
+    }
+  }
+
   RecordingOutbox& outbox() { return outbox_; }
+  FakeSnapshotSink& sink() { return sink_; }
   ShardCore& core() { return core_; }
   FileSystem& disk() { return disk_; }
   ManualClock& clock() { return clock_; }
 
  private:
+  ShardSurroundings Around() {
+    ShardSurroundings around;
+    around.fs = &disk_;
+    around.sink = &sink_;
+    around.open_source = FakeRowSources(disk_);
+    return around;
+  }
+
   const JobOptions options_;
   std::unique_ptr<FileSystem> memory_;
   FileSystem& disk_;
+  FakeSnapshotSink sink_;
   RecordingOutbox outbox_;
   MetricsRegistry metrics_;
   ManualClock clock_;

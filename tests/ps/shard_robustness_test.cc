@@ -39,9 +39,15 @@ std::vector<Message> ValidFrames(Step step) {
   close.set_below(2);
   close.add_lease(4);
   frames.push_back(MakeControl(testing::OrderHeader(MessageKind::kLeaseClose, testing::kServerIncarnation), close));
-  Save save;
-  save.set_folder("model");
-  frames.push_back(MakeControl(testing::OrderHeader(MessageKind::kSave, testing::kServerIncarnation), save));
+  Cut cut;
+  cut.set_id(step + 1);
+  cut.set_folder("cuts/C000001/shard-0000");
+  if (step % 2 == 0) cut.set_now(true);
+  if (step % 2 == 1) cut.set_step(step + 1);
+  frames.push_back(MakeControl(testing::OrderHeader(MessageKind::kCut, testing::kServerIncarnation), cut));
+  CutAbort abort;
+  abort.set_id(step + 1);
+  frames.push_back(MakeControl(testing::OrderHeader(MessageKind::kCutAbort, testing::kServerIncarnation), abort));
   frames.push_back(MakeControl(testing::OrderHeader(MessageKind::kHello, testing::kServerIncarnation), Hello()));
   return frames;
 }
@@ -69,6 +75,7 @@ TEST_P(ShardRobustness, SurvivesDamagedFrames) {
       const std::vector<Message> frames = ValidFrames(shard.core().state()->version());
       shard.Deliver(1 + mutator.random().Below(4), mutator.Pick(frames));
       if (i % 10 == 0) shard.Tick(std::chrono::milliseconds(300));
+      shard.core().Work(shard.clock().Now());
       ASSERT_LE(shard.core().held_bytes(), 2 * options.shard_buffer_bytes);
       ASSERT_LT(shard.outbox().bytes(), size_t{1} << 20) << "a few frames must not make many";
       shard.outbox().Take();

@@ -24,6 +24,7 @@ ShardState MakeState(const JobOptions& options) {
   settings.lease_batches = options.lease_batches;
   settings.home = true;
   settings.terms.assign(options.ranks, 1);
+  settings.map = map;
   return ShardState(std::move(settings), *ShardTables::Make(job, map, 0));
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <stdexcept>
@@ -11,6 +12,8 @@
 
 #include "common/partition_map.h"
 #include "proto/control.pb.h"
+#include "ps/change_tracker.h"
+#include "ps/optimizer.h"
 
 namespace capstan {
 namespace {
@@ -203,6 +206,86 @@ TEST(Table, RefusesASpecThatMakesNoSense) {
     EXPECT_THAT(std::string(table.status().message()),
                 testing::HasSubstr(spec.name().empty() ? "''" : "'user'"));
   }
+}
+
+TEST(Table, AnImportedRowIsTheExportedOne) {
+  for (const std::string_view optimizer : OptimizerNames()) {
+    SCOPED_TRACE(optimizer);
+    TableSpec spec = SparseSpec();
+    spec.mutable_optimizer()->set_name(std::string(optimizer));
+    const auto from = MustMake(spec), to = MustMake(spec);
+    from->Track(16, true);
+    to->Track(16, true);
+    const std::vector<Key> keys = {0, 7, ~Key{0}};
+    const std::vector<float> gradients = {1, 2, 3, 4, -1, -2, -3, -4, 0.5f, 0, 0, 1};
+    for (uint64_t step = 1; step <= 3; ++step) from->Apply(keys, gradients.data(), {1.0f, step});
+    std::vector<RowRef> rows(keys.size()), imported(keys.size());
+    from->store().Find(keys, rows.data());
+    const RowLayout& layout = from->layout();
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const RowCounters& counters = *rows[i].counters(layout);
+      to->Import(keys[i], rows[i].weights(), rows[i].slots(layout), counters.last_step, counters.updates);
+    }
+    EXPECT_EQ(to->store().rows(), keys.size());
+    EXPECT_EQ(to->tracker()->rows(), from->tracker()->rows());
+    // Training goes on from either one alike.
+    for (Table* table : {from.get(), to.get()}) table->Apply(keys, gradients.data(), {1.0f, 4});
+    to->store().Find(keys, imported.data());
+    for (size_t i = 0; i < keys.size(); ++i) {
+      EXPECT_EQ(std::memcmp(rows[i].record(), imported[i].record(), layout.floats() * sizeof(float)), 0);
+      EXPECT_EQ(imported[i].counters(layout)->updates, 4u);
+      EXPECT_EQ(imported[i].counters(layout)->last_step, 4u);
+    }
+  }
+}
+
+TEST(Table, ImportedWeightsBeginLikeAFreshRow) {
+  TableSpec spec = DenseSpec(8, 4);
+  spec.mutable_optimizer()->set_name("adagrad");
+  spec.mutable_optimizer()->set_initial_accumulator(0.25);
+  const auto table = MustMake(spec);
+  table->CreateDense([](Key) { return true; });
+  const std::vector<Key> keys = {0, 1};
+  const std::vector<float> gradients(8, 1.0f);
+  table->Apply(keys, gradients.data(), {1.0f, 5});
+  const float weights[] = {4, 3, 2, 1};
+  table->ImportWeights(1, weights);
+  EXPECT_EQ(table->store().rows(), 2u);
+  RowRef row;
+  table->store().Find(std::span(keys).last(1), &row);
+  EXPECT_THAT(std::vector<float>(row.weights(), row.weights() + 4), testing::ElementsAre(4, 3, 2, 1));
+  const float* const slots = row.slots(table->layout());
+  EXPECT_THAT(std::vector<float>(slots, slots + 4), testing::Each(0.25f));
+  EXPECT_EQ(row.counters(table->layout())->updates, 0u);
+  EXPECT_EQ(row.counters(table->layout())->last_step, 0u);
+}
+
+TEST(Table, AFrozenTableStaysAsItIs) {
+  TableSpec spec = SparseSpec();
+  spec.set_frozen(true);
+  const auto table = MustMake(spec);
+  const float weights[] = {4, 3, 2, 1};
+  table->ImportWeights(7, weights);
+  const std::vector<Key> keys = {7, 8};
+  const std::vector<float> gradients(8, 1.0f);
+  table->Apply(keys, gradients.data(), {1.0f, 1});
+  EXPECT_EQ(table->store().rows(), 1u);
+  std::vector<float> out(4);
+  table->Gather(std::span(keys).first(1), out.data());
+  EXPECT_THAT(out, testing::ElementsAre(4, 3, 2, 1));
+}
+
+TEST(Table, AnErasedRowReadsAsItsInitialValues) {
+  const auto table = MustMake(SparseSpec());
+  const std::vector<Key> keys = {7};
+  std::vector<float> before(4), after(4);
+  table->Gather(keys, before.data());
+  EXPECT_FALSE(table->Erase(7));
+  table->Apply(keys, std::vector<float>(4, 1.0f).data(), {1.0f, 1});
+  EXPECT_TRUE(table->Erase(7));
+  table->Gather(keys, after.data());
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(table->store().rows(), 0u);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/partition_map.h"
+#include "proto/scheduler_state.pb.h"
 #include "scheduler_harness.h"
 
 namespace capstan {
@@ -12,6 +14,7 @@ namespace {
 
 using testing::Body;
 using testing::JobOptions;
+using testing::kJob;
 using testing::kServerIncarnation;
 using testing::Member;
 using testing::SchedulerHarness;
@@ -174,7 +177,7 @@ TEST(SchedulerTimeouts, NameWhoIsMissing) {
     ASSERT_EQ(scheduler.core().phase(), Phase::kSaving);
     scheduler.Wait(61 * kSecond);
     EXPECT_EQ(scheduler.core().exit_code(), ExitCode::kStalled);
-    EXPECT_THAT(scheduler.core().reason(), HasSubstr("server-0 has not saved shard 0"));
+    EXPECT_THAT(scheduler.core().reason(), HasSubstr("no part of server-0 (shard 0)"));
   }
 }
 
@@ -269,70 +272,139 @@ TEST(SchedulerFailed, EndsTheJobInTheNameOfTheNode) {
   }
 }
 
-// A job that has come to its saves, with the parts of shard 0's answer.
-struct SavingJob {
-  SavingJob() : scheduler(JobOptions()) {
+// A job that has come to its last checkpoint.
+struct StoringJob {
+  explicit StoringJob(const JobOptions& options = JobOptions()) : scheduler(options) {
     scheduler.StartTraining();
     scheduler.FinishTraining();
-    Saved saved = scheduler.SavedBy(0);
-    saved.set_file(std::string(kMaxBodyBytes / 2, 'x'));
-    saved.set_error("");
-    saved.mutable_progress()->set_waiting_for(std::string(kMaxBodyBytes, 'y'));
-    parts = SplitControl(scheduler.From(scheduler.Server(0), 1, MessageKind::kSaved), saved.SerializeAsString());
-    peer = scheduler.outbox().Connect("test://server-0/shard-0");
   }
   SchedulerHarness scheduler;
-  std::vector<Message> parts;
-  PeerId peer = 0;
 };
 
-TEST(SchedulerSave, JoinsPartsInAnyOrder) {
-  SavingJob job;
-  ASSERT_EQ(job.parts.size(), 2u);
-  job.scheduler.Deliver(job.peer, job.parts[1]);
-  job.scheduler.Deliver(job.peer, job.parts[1]);
+TEST(SchedulerStore, EndsWithAFullCheckpointAndTheModelsHash) {
+  JobOptions options;
+  options.servers = 2;
+  StoringJob job(options);
   EXPECT_EQ(job.scheduler.core().phase(), Phase::kSaving);
+  std::vector<Sent> orders = job.scheduler.outbox().Take(MessageKind::kCut);
+  ASSERT_EQ(orders.size(), 2u);
+  const Cut order = Body<Cut>(orders[1]);
+  EXPECT_TRUE(order.now());
+  EXPECT_TRUE(order.model_sha256());
+  EXPECT_EQ(order.parent(), 0u);
+  EXPECT_EQ(order.folder(), "root/C1.tmp/shard-0001");
+  EXPECT_EQ(order.token(), "token");
+  job.scheduler.SendFromShard(job.scheduler.Server(0), 0, MessageKind::kCutState, job.scheduler.WrittenBy(0));
+  job.scheduler.outbox().Take();
   job.scheduler.Wait(kSecond);
-  EXPECT_GE(job.scheduler.outbox().Take(MessageKind::kSave).size(), 1u) << "asked again";
-  job.scheduler.Deliver(job.peer, job.parts[0]);
+  orders = job.scheduler.outbox().Take(MessageKind::kCut);
+  ASSERT_FALSE(orders.empty()) << "asked again";
+  EXPECT_EQ(Body<Cut>(orders[0]).folder(), "root/C1.tmp/shard-0001") << "and only the one that has not answered";
+  EXPECT_THAT(job.scheduler.core().WaitingFor(job.scheduler.clock().Now()), HasSubstr("no part of server-1 (shard 1)"));
+  CutState last = job.scheduler.WrittenBy(1);
+  last.mutable_progress()->set_version(7);
+  last.mutable_progress()->set_examples(70);
+  job.scheduler.Deliver(999, MakeControl(job.scheduler.From(job.scheduler.Server(1), 2, MessageKind::kCutState), last));
+  EXPECT_EQ(job.scheduler.core().phase(), Phase::kSaving) << "not by the shard's connection";
+  job.scheduler.SendFromShard(job.scheduler.Server(1), 0, MessageKind::kCutState, last);
+  job.scheduler.Tick(kSecond / 10);
   EXPECT_EQ(job.scheduler.core().phase(), Phase::kEnding);
   EXPECT_EQ(job.scheduler.core().exit_code(), ExitCode::kDone);
-  job.scheduler.Deliver(job.peer, job.parts[0]);  // late
-  EXPECT_EQ(job.scheduler.core().saved_parts().size(), 1u);
+  EXPECT_EQ(job.scheduler.core().model_sha256(), "sha");
+  EXPECT_EQ(job.scheduler.core().last_progress().examples, 70u);
+  EXPECT_EQ(job.scheduler.store().part_counts, (std::vector<size_t>{2}));
 }
 
-TEST(SchedulerSave, EndsTheJobOnAnAnswerThatMakesNoSense) {
-  struct Case {
-    const char* why;
-    std::function<void(Message&)> change;
-  };
-  Saved bad_table;
-  const PartitionSum sum{7, 0, 1, {}};
-  bad_table.set_digests(PackSums(std::span<const PartitionSum>(&sum, 1)));
-  Saved ragged;
-  ragged.set_digests("123");
-  Saved error;
-  error.set_error("disk full\n");
-  const auto with = [](const Saved& saved) {
-    return [saved](Message& m) { m = MakeControl(m.header, saved); };
-  };
-  const Case cases[] = {
-      {"65535 parts", [](Message& m) { m.header.parts = 65535; }},
-      {"no message", [](Message& m) { m = MakeControlFrame(m.header, "\xff\xff\xff"); }},
-      {"a table that is not there", with(bad_table)},
-      {"half a digest", with(ragged)},
-      {"an error", with(error)},
-  };
-  for (const Case& c : cases) {
-    SchedulerHarness scheduler((JobOptions()));
-    scheduler.StartTraining();
-    scheduler.FinishTraining();
-    Message message = MakeControl(scheduler.From(scheduler.Server(0), 1, MessageKind::kSaved), scheduler.SavedBy(0));
-    c.change(message);
-    scheduler.Deliver(scheduler.outbox().Connect("test://server-0/shard-0"), message);
-    EXPECT_EQ(scheduler.core().exit_code(), ExitCode::kCheckpoint) << c.why;
-    EXPECT_THAT(scheduler.core().reason(), HasSubstr("server-0")) << c.why;
+TEST(SchedulerStore, TriesThreeTimesThenNamesTheServer) {
+  StoringJob job;
+  for (int tries = 1; tries <= 3; ++tries) {
+    EXPECT_EQ(job.scheduler.core().phase(), Phase::kSaving) << tries;
+    EXPECT_EQ(job.scheduler.cut_id(), static_cast<uint64_t>(tries));
+    CutState failed = job.scheduler.WrittenBy(0);
+    failed.set_state(CutState::FAILED);
+    failed.set_error("disk full\n");
+    job.scheduler.SendFromShard(job.scheduler.Server(0), 0, MessageKind::kCutState, failed);
+    job.scheduler.Wait(3 * kSecond);
   }
+  EXPECT_EQ(job.scheduler.core().exit_code(), ExitCode::kCheckpoint);
+  EXPECT_THAT(job.scheduler.core().reason(), HasSubstr("server-0: disk full"));
+  EXPECT_EQ(job.scheduler.store().abandoned.size(), 3u);
+}
+
+TEST(SchedulerStore, AnAnswerThatMakesNoSenseChangesNothing) {
+  StoringJob job;
+  CutState other = job.scheduler.WrittenBy(0);
+  other.set_id(99);
+  job.scheduler.SendFromShard(job.scheduler.Server(0), 0, MessageKind::kCutState, other);
+  Message message = MakeControl(job.scheduler.From(job.scheduler.Server(0), 1, MessageKind::kCutState), other);
+  job.scheduler.Deliver(job.scheduler.outbox().Connect("test://server-0/shard-0"),
+                        MakeControlFrame(message.header, "\xff\xff\xff"));
+  EXPECT_EQ(job.scheduler.core().phase(), Phase::kSaving);
+  EXPECT_TRUE(job.scheduler.store().heads.empty());
+}
+
+TEST(SchedulerPreempt, TakesACheckpointThenEndsWith203) {
+  SchedulerHarness scheduler((JobOptions()));
+  scheduler.StartTraining();
+  scheduler.core().Preempt("SIGTERM", scheduler.clock().Now());
+  scheduler.Tick(kSecond / 20);
+  const std::vector<Sent> orders = scheduler.outbox().Take(MessageKind::kCut);
+  ASSERT_FALSE(orders.empty());
+  EXPECT_TRUE(Body<Cut>(orders.back()).has_step()) << "sync: a step that all shards can still reach";
+  EXPECT_EQ(scheduler.core().phase(), Phase::kTraining);
+  scheduler.SendFromShard(scheduler.Server(0), 0, MessageKind::kCutState, scheduler.WrittenBy(0));
+  scheduler.Tick(kSecond / 20);
+  EXPECT_EQ(scheduler.core().exit_code(), ExitCode::kPreempted);
+  EXPECT_THAT(scheduler.core().reason(), HasSubstr("SIGTERM"));
+  EXPECT_EQ(scheduler.store().heads.size(), 1u);
+}
+
+TEST(SchedulerPreempt, DoesNotInsistOnACheckpoint) {
+  SchedulerHarness impatient((JobOptions()));
+  impatient.StartTraining();
+  impatient.core().Preempt("SIGTERM", impatient.clock().Now());
+  impatient.core().Preempt("SIGTERM", impatient.clock().Now());
+  EXPECT_EQ(impatient.core().phase(), Phase::kEnding) << "asked twice";
+  SchedulerHarness full((JobOptions()));
+  full.StartTraining();
+  full.store().fail_begin = Unavailable("disk full");
+  full.core().Preempt("SIGTERM", full.clock().Now());
+  full.Tick(kSecond / 20);
+  EXPECT_EQ(full.core().exit_code(), ExitCode::kPreempted);
+  EXPECT_THAT(full.core().reason(), HasSubstr("no checkpoint could be taken"));
+  SchedulerHarness node((JobOptions()));
+  node.StartTraining();
+  Failed failed;
+  failed.set_exit_code(203);
+  failed.set_reason("asked to end (SIGTERM)");
+  node.Send(node.Worker(0), node.WorkerId(0), MessageKind::kFailed, failed);
+  EXPECT_EQ(node.core().phase(), Phase::kTraining) << "first a checkpoint";
+  node.Tick(kSecond / 20);
+  EXPECT_FALSE(node.outbox().Take(MessageKind::kCut).empty());
+}
+
+TEST(SchedulerState, HoldsWhatMustOutliveTheProcess) {
+  JobOptions options;
+  options.servers = 2;
+  options.consistency = "async";
+  SchedulerHarness scheduler(options);
+  const uint64_t before = scheduler.core().state_changes();
+  scheduler.StartTraining();
+  EXPECT_GT(scheduler.core().state_changes(), before);
+  SchedulerState state;
+  scheduler.core().FillState(&state);
+  EXPECT_EQ(state.phase(), SchedulerState::TRAINING);
+  EXPECT_EQ(state.job_id(), testing::kJob);
+  ASSERT_EQ(state.member_size(), 3);
+  EXPECT_EQ(state.member(1).name(), "server-1");
+  EXPECT_EQ(state.member(1).shard_endpoint(0), "test://server-1/shard-0");
+  ASSERT_EQ(state.rank_size(), 2);
+  EXPECT_EQ(state.rank(1).term(), 1u);
+  EXPECT_TRUE(state.rank(1).has_owner());
+  ASSERT_EQ(state.map().shard_size(), 2);
+  EXPECT_EQ(state.map().shard(1).owned(0).first(), 4u);
+  EXPECT_EQ(state.map().shard(1).owned(0).count(), 4u);
+  EXPECT_EQ(state.leases().closed_below(), 1u);
 }
 
 TEST(SchedulerEnd, RepeatsEndUntilAllSaidBye) {
@@ -340,7 +412,8 @@ TEST(SchedulerEnd, RepeatsEndUntilAllSaidBye) {
   scheduler.StartTraining();
   scheduler.Send(scheduler.Worker(0), scheduler.WorkerId(0), MessageKind::kBye, End());
   scheduler.FinishTraining();
-  scheduler.SendFromShard(scheduler.Server(0), 0, MessageKind::kSaved, scheduler.SavedBy(0));
+  scheduler.SendFromShard(scheduler.Server(0), 0, MessageKind::kCutState, scheduler.WrittenBy(0));
+  scheduler.Tick(kSecond / 20);
   EXPECT_EQ(scheduler.outbox().Take(MessageKind::kEnd).size(), 2u) << "an early BYE counts for nothing";
   scheduler.Send(scheduler.Server(0), 1, MessageKind::kBye, End());
   scheduler.Tick(kSecond);
@@ -351,7 +424,7 @@ TEST(SchedulerEnd, RepeatsEndUntilAllSaidBye) {
   scheduler.Tick(kSecond / 10);
   EXPECT_TRUE(scheduler.core().finished());
   EXPECT_EQ(scheduler.core().exit_code(), ExitCode::kDone);
-  EXPECT_EQ(scheduler.core().saved_parts().size(), 1u);
+  EXPECT_EQ(scheduler.store().heads.size(), 1u);
 }
 
 TEST(SchedulerEnd, DoesNotWaitForEverForABye) {

@@ -7,6 +7,7 @@
 
 #include "common/clock.h"
 #include "scheduler/scheduler_core.h"
+#include "fake_checkpoint_store.h"
 #include "tests/support/core_testing.h"
 
 namespace capstan::testing {
@@ -16,8 +17,10 @@ class RecordedEvents final : public SchedulerEvents {
   void OnPhase(const std::string& what) override { phases.push_back(what); }
   void OnTraining() override { ++trainings; }
   void OnProgress(const ProgressReport&) override { ++reports; }
+  void OnCheckpoint(const CheckpointEntry& entry, const std::string&) override { checkpoints.push_back(entry.id); }
   std::vector<std::string> phases;
   int trainings = 0, reports = 0;
+  std::vector<uint64_t> checkpoints;
 };
 
 struct Member {
@@ -118,13 +121,17 @@ class SchedulerHarness {
       Send(Worker(worker), WorkerId(worker), MessageKind::kRankDone, done);
     }
   }
-  Saved SavedBy(uint32_t shard) const {
-    Saved saved;
-    saved.set_shard(shard);
-    saved.set_file("part");
-    saved.set_bytes(1);
-    return saved;
+  // The newest order to a shard, and its answer that the part is written.
+  uint64_t cut_id() const { return store_.newest_id; }
+  CutState WrittenBy(uint32_t shard) const {
+    CutState state;
+    state.set_id(cut_id());
+    state.set_shard(shard);
+    state.set_state(CutState::WRITTEN);
+    state.set_full(true);
+    return state;
   }
+  FakeCheckpointStore& store() { return store_; }
 
   SchedulerCore& core() { return core_; }
   RecordingOutbox& outbox() { return outbox_; }
@@ -132,13 +139,13 @@ class SchedulerHarness {
   ManualClock& clock() { return clock_; }
 
  private:
-  static SchedulerOptions Options(bool heartbeats) {
+  SchedulerOptions Options(bool heartbeats) {
     SchedulerOptions options;
     options.version = "1.0";
     options.incarnation = kSchedulerIncarnation;
     options.job_id = kJob;
     options.cpu_isa = "avx512";
-    options.model_folder = "model";
+    options.checkpoints = &store_;
     options.heartbeats = heartbeats;
     return options;
   }
@@ -148,6 +155,7 @@ class SchedulerHarness {
   RecordingOutbox outbox_;
   MetricsRegistry metrics_;
   RecordedEvents events_;
+  FakeCheckpointStore store_;
   SchedulerCore core_;
 };
 

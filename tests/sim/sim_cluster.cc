@@ -6,11 +6,16 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <glog/logging.h>
 
-#include "proto/control.pb.h"
+#include "proto/checkpoint.pb.h"
 #include "ps/shard_core.h"
 #include "ps/table.h"
+#include "scheduler/checkpoint_folders.h"
+#include "scheduler/restore_plan.h"
 #include "scheduler/scheduler_core.h"
+#include "storage/checkpoint_records.h"
+#include "tests/support/fake_snapshot.h"
 
 namespace capstan::sim {
 namespace {
@@ -19,29 +24,54 @@ constexpr Duration kDeadline = std::chrono::minutes(10);
 constexpr char kVersion[] = "sim";
 constexpr char kSchedulerEndpoint[] = "sim://scheduler";
 
+constexpr char kCheckpoints[] = "run/checkpoints";
+
+// What a cluster begins with, and how it ends.
+struct Life {
+  FileSystem* disk = nullptr;
+  SchedulerOptions::From from;
+  std::vector<JobId> lineage;
+  testing::FakeSnapshotOptions sink;
+  Duration kill_at = Duration::max();  // after its start: everything stops
+};
+
 class SchedulerNode final : public SimNode, public SchedulerEvents {
  public:
-  SchedulerNode(Outbox& outbox, const EffectiveJob& job, JobId id) : core_(Options(id), job, outbox, metrics_, *this) {}
+  SchedulerNode(Outbox& outbox, const EffectiveJob& job, JobId id, const Life& life)
+      : folders_(OpenFolders(*life.disk)),
+        core_(Options(id, life, folders_.get()), job, outbox, metrics_, *this) {}
   void OnMessage(PeerId from, Message message, Time now) override { core_.OnMessage(from, message, now); }
   void Tick(Time now) override { core_.Tick(now); }
   void OnPhase(const std::string&) override {}
   void OnTraining() override {}
   void OnProgress(const ProgressReport&) override {}
+  void OnCheckpoint(const CheckpointEntry&, const std::string&) override { ++checkpoints_; }
   SchedulerCore& core() { return core_; }
+  uint64_t checkpoints() const { return checkpoints_; }
 
  private:
-  static SchedulerOptions Options(JobId id) {
+  static std::unique_ptr<CheckpointFolders> OpenFolders(FileSystem& disk) {
+    auto folders = CheckpointFolders::Open(disk, kCheckpoints, RetentionPolicy{.keep_last = 2},
+                                           [](const std::string&) {});
+    CHECK(folders.ok()) << folders.status();
+    return *std::move(folders);
+  }
+  static SchedulerOptions Options(JobId id, const Life& life, CheckpointStore* store) {
     SchedulerOptions options;
     options.version = kVersion;
     options.job_id = id;
     options.incarnation = 77;
     options.cpu_isa = "avx2";
-    options.model_folder = "model";
     options.heartbeats = false;
+    options.checkpoints = store;
+    options.from = life.from;
+    options.lineage = life.lineage;
     return options;
   }
   MetricsRegistry metrics_;
+  const std::unique_ptr<CheckpointFolders> folders_;
   SchedulerCore core_;
+  uint64_t checkpoints_ = 0;
 };
 
 MemberOptions Member(NodeRole role, const std::string& name, Incarnation incarnation) {
@@ -69,13 +99,27 @@ class ServerNode final : public SimNode {
 
 class ShardNode final : public SimNode {
  public:
-  ShardNode(ShardIdentity identity, Outbox& outbox, FileSystem& fs)
-      : core_(std::move(identity), outbox, metrics_, fs) {}
-  void OnMessage(PeerId from, Message message, Time now) override { core_.OnMessage(from, std::move(message), now); }
-  void Tick(Time now) override { core_.Tick(now); }
+  ShardNode(ShardIdentity identity, Outbox& outbox, FileSystem& fs, const testing::FakeSnapshotOptions& options)
+      : sink_(fs, options), core_(std::move(identity), outbox, metrics_, Around(fs, &sink_)) {}
+  void OnMessage(PeerId from, Message message, Time now) override {
+    core_.OnMessage(from, std::move(message), now);
+    core_.Work(now);  // one slice: the rest comes between later frames
+  }
+  void Tick(Time now) override {
+    core_.Tick(now);
+    core_.Work(now);
+  }
   const ShardCore& core() const { return core_; }
 
  private:
+  static ShardSurroundings Around(FileSystem& fs, SnapshotSink* sink) {
+    ShardSurroundings around;
+    around.fs = &fs;
+    around.sink = sink;
+    around.open_source = testing::FakeRowSources(fs);
+    return around;
+  }
+  testing::FakeSnapshotSink sink_;
   MetricsRegistry metrics_;
   ShardCore core_;
 };
@@ -98,11 +142,11 @@ class WorkerNode final : public SimNode {
 
 class Cluster final : public Observer {
  public:
-  Cluster(uint64_t seed, const JobShape& shape, const Weather& weather, const Zombie& zombie)
-      : shape_(shape), network_(seed, weather), disk_(NewMemoryFileSystem()) {
+  Cluster(uint64_t seed, const JobShape& shape, const Weather& weather, const Zombie& zombie, Life life)
+      : shape_(shape), life_(std::move(life)), network_(seed, weather) {
     Outbox& scheduler_outbox = network_.Add(kSchedulerEndpoint);
     const size_t scheduler_at = network_.nodes() - 1;
-    scheduler_ = std::make_unique<SchedulerNode>(scheduler_outbox, MakeJob(shape), seed | 1);
+    scheduler_ = std::make_unique<SchedulerNode>(scheduler_outbox, MakeJob(shape), seed | 1, life_);
     network_.Attach(scheduler_at, scheduler_.get());
     for (uint32_t i = 0; i < shape.servers; ++i) AddServer(i);
     for (uint32_t i = 0; i < shape.workers; ++i) AddWorker(i);
@@ -111,13 +155,23 @@ class Cluster final : public Observer {
 
   Outcome Run() {
     Outcome outcome;
-    const bool ended = network_.Run([this] { return AllEnded(); }, kDeadline);
+    const Time start = network_.now();
+    const auto killed = [this, start] { return network_.now() - start >= life_.kill_at; };
+    const bool ended = network_.Run([this, &killed] { return AllEnded() || killed(); }, kDeadline);
+    if (killed() && !AllEnded() && faults_.empty()) {
+      killed_ = true;
+      return outcome;
+    }
     outcome.frames = network_.frames();
     outcome.simulated_seconds = std::chrono::duration<double>(network_.now().time_since_epoch()).count();
     if (!ended) {
       std::string text = fmt::format("hang: {}", scheduler_->core().WaitingFor(network_.now()));
       for (const auto& worker : workers_) text += "; " + worker->core().WaitingFor(network_.now());
       outcome.faults.push_back(text);
+    }
+    if (scheduler_->core().exit_code() == ExitCode::kCheckpoint && life_.sink.fail > 0) {
+      killed_ = true;  // its disk failed three times at the end: that run has ended, the next one goes on
+      return outcome;
     }
     if (scheduler_->core().exit_code() != ExitCode::kDone) {
       std::string text = "the job failed: " + scheduler_->core().reason();
@@ -135,6 +189,9 @@ class Cluster final : public Observer {
     if (outcome.faults.empty()) CheckModel(&outcome);
     return outcome;
   }
+
+  bool killed() const { return killed_; }
+  uint64_t checkpoints() const { return scheduler_->checkpoints(); }
 
   void OnCompute(Rank rank, Step step) override {
     for (const auto& worker : workers_) {
@@ -163,13 +220,19 @@ class Cluster final : public Observer {
       Outbox& outbox = network_.Add(endpoint);
       const size_t at = network_.nodes() - 1;
       shards_.push_back(std::make_unique<ShardNode>(
-          ShardIdentity{options.incarnation, s, fmt::format("server-{}/shard-{}", i, s)}, outbox, *disk_));
+          ShardIdentity{options.incarnation, s, fmt::format("server-{}/shard-{}", i, s)}, outbox, *life_.disk, SinkOf(i, s)));
       network_.Attach(at, shards_.back().get());
     }
     Outbox& outbox = network_.Add("");
     const size_t at = network_.nodes() - 1;
     servers_.push_back(std::make_unique<ServerNode>(std::move(options), outbox));
     network_.Attach(at, servers_.back().get());
+  }
+
+  testing::FakeSnapshotOptions SinkOf(uint32_t server, uint32_t shard) const {
+    testing::FakeSnapshotOptions options = life_.sink;
+    options.seed = options.seed * 1000 + server * 50 + shard;
+    return options;
   }
 
   void AddWorker(uint32_t i) {
@@ -251,13 +314,14 @@ class Cluster final : public Observer {
     if (examples != rows * shape_.epochs) {
       faults.push_back(fmt::format("the home shard counted {} examples, want {}", examples, rows * shape_.epochs));
     }
-    const std::string names[] = {"census", "sums", "bits"};
-    outcome->model_sha256 = ModelSha256(names, scheduler_->core().saved_sums());
+    outcome->model_sha256 = scheduler_->core().model_sha256();
+    if (outcome->model_sha256.empty()) faults.push_back("the job is done, but there is no model");
   }
 
   const JobShape shape_;
+  const Life life_;
   SimNetwork network_;
-  std::unique_ptr<FileSystem> disk_;
+  bool killed_ = false;
   std::unique_ptr<SchedulerNode> scheduler_;
   std::vector<std::unique_ptr<ShardNode>> shards_;
   std::vector<std::unique_ptr<ServerNode>> servers_;
@@ -272,7 +336,75 @@ class Cluster final : public Observer {
 std::string Outcome::Text() const { return fmt::format("{}", fmt::join(faults, "\n  ")); }
 
 Outcome RunCluster(uint64_t seed, const JobShape& shape, const Weather& weather, const Zombie& zombie) {
-  return Cluster(seed, shape, weather, zombie).Run();
+  const std::unique_ptr<FileSystem> disk = NewMemoryFileSystem();
+  Life life;
+  life.disk = disk.get();
+  return Cluster(seed, shape, weather, zombie, std::move(life)).Run();
+}
+
+// Where the next life begins: the newest good checkpoint, if there is one.
+static void BeginFromDisk(const JobShape& shape, Life* life) {
+  auto root = CheckpointRoot::Open(*life->disk, kCheckpoints);
+  CHECK(root.ok()) << root.status();
+  std::vector<std::string> skipped;
+  const absl::StatusOr<CheckpointEntry> newest = (*root)->NewestGood(&skipped);
+  CHECK(newest.ok() || absl::IsNotFound(newest.status())) << newest.status();
+  CHECK(skipped.empty()) << skipped[0];
+  life->from = SchedulerOptions::From();
+  if (!newest.ok()) return;
+  const absl::StatusOr<CheckpointRecords> records = CheckpointRecords::Load(*life->disk, newest->folder);
+  CHECK(records.ok()) << records.status();
+  std::vector<const ShardRecord*> shards;
+  for (const ShardRecord& shard : records->shards) shards.push_back(&shard);
+  const auto from = PlanResume(newest->folder, records->manifest, shards, MakeJob(shape));
+  CHECK(from.ok()) << from.status();
+  life->from = *from;
+  life->lineage = LineageOf(records->manifest);
+}
+
+LivesOutcome RunLives(uint64_t seed, const JobShape& shape, const Weather& weather, const Lives& lives) {
+  SeededRandom random(seed * 31 + 7);
+  const std::unique_ptr<FileSystem> disk = NewMemoryFileSystem();
+  LivesOutcome total;
+  JobShape now = shape;
+  for (uint32_t life_number = 0;; ++life_number) {
+    Life life;
+    life.disk = disk.get();
+    life.sink.fail = lives.writer_fails;
+    life.sink.refuse = lives.writer_refuses;
+    life.sink.delay_polls = lives.writer_delay;
+    life.sink.seed = seed * 10 + life_number;
+    if (life_number > 0) {
+      BeginFromDisk(now, &life);
+      total.resumed += life.from.folder.empty() ? 0 : 1;
+    }
+    const bool last = life_number >= lives.kills;
+    if (last) {
+      life.sink.fail = 0;
+    } else {
+      life.kill_at = std::chrono::milliseconds(20 + random.Below(2500));
+    }
+    Cluster cluster(seed * 17 + life_number, now, weather, {}, std::move(life));
+    static_cast<Outcome&>(total) = cluster.Run();
+    total.checkpoints += cluster.checkpoints();
+    if (!cluster.killed()) return total;
+    now.servers = 1 + static_cast<uint32_t>(random.Below(3));
+    now.shards = 1 + static_cast<uint32_t>(random.Below(2));
+    now.workers = 1 + static_cast<uint32_t>(random.Below(now.ranks));
+  }
+}
+
+Lives DrawLives(uint64_t seed, JobShape* shape) {
+  SeededRandom random(seed * 104729 + 5);
+  Lives lives;
+  lives.kills = 1 + static_cast<uint32_t>(random.Below(4));
+  lives.writer_fails = random.Below(3) == 0 ? 0.15 : 0;
+  lives.writer_refuses = static_cast<double>(random.Below(3)) * 0.3;
+  lives.writer_delay = static_cast<uint32_t>(random.Below(4)) * 3;
+  shape->checkpoint_steps = static_cast<uint32_t>(random.Below(4)) * 2;
+  shape->checkpoint_epochs = shape->checkpoint_steps == 0 || random.Below(2) == 0;
+  shape->checkpoint_full_every = 1 + static_cast<uint32_t>(random.Below(4));
+  return lives;
 }
 
 Scenario DrawScenario(uint64_t seed, const std::string& consistency) {

@@ -29,6 +29,21 @@ struct Zombie {
 
 Outcome RunCluster(uint64_t seed, const JobShape& shape, const Weather& weather, const Zombie& zombie = {});
 
+// The same with checkpoints, and everything killed at drawn times: each life but the last one ends in the middle, the
+// next one begins from the newest good checkpoint (or from nothing) with other numbers of servers, shards and workers.
+struct Lives {
+  uint32_t kills = 2;
+  double writer_fails = 0;       // share of the shards' parts that fail
+  double writer_refuses = 0;     // share of the sink's calls that find no room
+  uint32_t writer_delay = 0;     // polls until a part is written
+};
+struct LivesOutcome : Outcome {
+  uint32_t resumed = 0;          // lives that began from a checkpoint
+  uint64_t checkpoints = 0;      // committed, the last ones included
+};
+LivesOutcome RunLives(uint64_t seed, const JobShape& shape, const Weather& weather, const Lives& lives);
+Lives DrawLives(uint64_t seed, JobShape* shape);
+
 // Everything drawn from the seed: shape, weather, number of processes.
 struct Scenario {
   JobShape shape;

@@ -45,6 +45,11 @@ EffectiveJob MakeJob(const JobShape& shape) {
   cluster.set_join_timeout_ms(60000);
   cluster.set_stall_timeout_ms(60000);
   cluster.set_inflight_bytes(shape.inflight_bytes);
+  CheckpointConfig& checkpoint = *config.mutable_checkpoint();
+  checkpoint.set_steps(shape.checkpoint_steps);
+  checkpoint.set_epoch_end(shape.checkpoint_epochs);
+  checkpoint.set_full_every(shape.checkpoint_full_every);
+  checkpoint.set_timeout_ms(20000);
   AddTable(&job, "census", 1, false, "sgd", 1.0);
   AddTable(&job, "sums", 2, false, "sgd", 1.0);
   AddTable(&job, "bits", kBitsWidth, true, "adam", 0.05);

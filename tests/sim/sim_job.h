@@ -34,6 +34,9 @@ struct JobShape {
   uint64_t inflight_bytes = 1 << 20;
   Duration compute = std::chrono::microseconds(300);
   int slow_rank = -1;            // computes 30 times as long
+  uint32_t checkpoint_steps = 0;
+  bool checkpoint_epochs = false;
+  uint32_t checkpoint_full_every = 3;
 };
 
 EffectiveJob MakeJob(const JobShape& shape);

@@ -1,360 +1,340 @@
+// The folder of checkpoints: whole or absent whatever fails, the last good one never lost, nothing of others removed.
 #include "storage/checkpoint_root.h"
 
+#include <algorithm>
+#include <cstring>
 #include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proto/checkpoint.pb.h"
-#include "storage/checkpoint_format.h"
-#include "storage/checkpoint_records.h"
-#include "tests/storage/fake_parts.h"
+#include "common/partition_map.h"
+#include "storage/checkpoint_list.h"
+#include "storage/checkpoint_reader.h"
+#include "tests/support/core_testing.h"
+#include "tests/support/fake_snapshot.h"
+#include "tests/support/faulty_file_system.h"
 
 namespace capstan {
 namespace {
 
-using testing::CommitFake;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
-using testing::FakeHead;
-using testing::FlipBit;
-using testing::GetFile;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::PutFile;
-using testing::WriteFakeParts;
+using ::testing::SizeIs;
 
-constexpr char kRoot[] = "/run/checkpoints";
+constexpr char kRoot[] = "run/checkpoints";
+constexpr uint32_t kPartitions = 8;
 
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
+// One shard's part of a job with one row in table 0: key 5 has the value of the checkpoint's id.
+absl::StatusOr<ShardPart> WritePart(FileSystem& fs, const std::string& folder, uint64_t id) {
+  testing::FakeSnapshotSink sink(fs);
+  SnapshotOrder order;
+  order.id = id;
+  order.folder = folder + "/" + ShardFolderName(0);
+  order.model_sha256 = true;
+  order.tables = {{0, 1}, {1, 2}};
+  sink.Begin(order);
+  const Key key = 5;
+  const PartitionId partition = PartitionOf(key, kPartitions);
+  std::vector<std::byte> row(sizeof(Key) + StoredValueBytes(1));
+  const auto value = static_cast<float>(id);
+  std::memcpy(row.data(), &key, sizeof(key));
+  std::memcpy(row.data() + sizeof(key), &value, sizeof(value));
+  SnapshotChunk chunk;
+  chunk.table = 0;
+  chunk.partition = partition;
+  chunk.floats = 1;
+  chunk.rows = row;
+  chunk.last = true;
+  chunk.partition_rows = 1;
+  chunk.digest.AddRecord(0, row.data(), row.size());
+  sink.Offer(chunk);
+  ShardRecord record;
+  record.add_owned()->set_count(kPartitions);
+  PartitionRows* rows = record.add_rows();
+  rows->set_table(0);
+  rows->set_partition(partition);
+  rows->set_rows(1);
+  record.set_version(10 * id);
+  record.mutable_totals()->set_examples(100 * id);
+  sink.Finish(record);
+  const std::optional<SnapshotResult> result = sink.Poll();
+  if (!result.has_value()) return Internal("no result");
+  CAPSTAN_RETURN_IF_ERROR(result->status);
+  return ShardPart{result->record_bytes, result->record_xxh3};
+}
 
-class CheckpointRootTest : public ::testing::Test {
- protected:
-  void SetUp() override { Reopen(); }
-  void Reopen() {
-    absl::StatusOr<std::unique_ptr<CheckpointRoot>> root = CheckpointRoot::Open(*fs_, kRoot);
-    ASSERT_TRUE(root.ok()) << root.status();
-    root_ = *std::move(root);
-  }
-  CheckpointEntry Add(uint64_t version) {
-    const absl::StatusOr<CheckpointEntry> entry = CommitFake(*fs_, *root_, FakeHead(version));
-    EXPECT_TRUE(entry.ok()) << entry.status();
-    return entry.value_or(CheckpointEntry());
-  }
+absl::StatusOr<CheckpointEntry> Store(FileSystem& fs, CheckpointRoot& root, std::optional<double> metric = {}) {
+  CAPSTAN_ASSIGN_OR_RETURN(const uint64_t id, root.NextId());
+  CAPSTAN_RETURN_IF_ERROR(root.Begin(id));
+  const absl::StatusOr<ShardPart> part = WritePart(fs, root.WorkingFolderOf(id), id);
+  CheckpointManifest head;
+  *head.mutable_job() = testing::SmallJob(testing::JobOptions());
+  if (metric.has_value()) head.set_metric(*metric);
+  absl::StatusOr<CheckpointEntry> entry =
+      part.ok() ? root.Commit(id, head, {*part}) : absl::StatusOr<CheckpointEntry>(part.status());
+  if (!entry.ok()) root.Abandon(id).IgnoreError();  // as the director does; the first error counts
+  return entry;
+}
 
-  const std::unique_ptr<MemoryFileSystem> fs_ = NewMemoryFileSystem();
-  std::unique_ptr<CheckpointRoot> root_;
-};
+// The value of key 5, read back.
+float ValueIn(FileSystem& fs, const std::string& folder) {
+  const auto source = testing::FakeRowSources(fs)(folder);
+  EXPECT_TRUE(source.ok()) << source.status();
+  float value = -1;
+  if (!source.ok()) return value;
+  EXPECT_EQ((*source)->ForEach(0, 0, kPartitions, [&value](const StoredRow& row) {
+    value = row.values[0];
+    return absl::OkStatus();
+  }), absl::OkStatus());
+  return value;
+}
 
-TEST_F(CheckpointRootTest, ListsWhatWasCommitted) {
-  EXPECT_EQ(root_->NewestGood(nullptr).status().code(), absl::StatusCode::kNotFound);
-  CheckpointManifest head = FakeHead(100);
-  head.set_metric(0.75);
-  const absl::StatusOr<CheckpointEntry> first = CommitFake(*fs_, *root_, head);
-  ASSERT_TRUE(first.ok()) << first.status();
-  Add(200);
+std::unique_ptr<CheckpointRoot> OpenRoot(FileSystem& fs) {
+  auto root = CheckpointRoot::Open(fs, kRoot);
+  EXPECT_TRUE(root.ok()) << root.status();
+  return root.ok() ? *std::move(root) : nullptr;
+}
+
+std::vector<uint64_t> IdsOf(FileSystem& fs) {
   std::vector<std::string> skipped;
-  const auto entries = root_->List(&skipped);
-  ASSERT_TRUE(entries.ok()) << entries.status();
-  EXPECT_THAT(skipped, IsEmpty());
-  ASSERT_EQ(entries->size(), 2u);
-  EXPECT_EQ(entries->at(0).id, 1u);
-  EXPECT_EQ(entries->at(0).folder, std::string(kRoot) + "/C000001");
-  EXPECT_EQ(entries->at(0).version, 100u);
-  EXPECT_EQ(entries->at(0).examples, 25600u);
-  EXPECT_EQ(entries->at(0).metric, 0.75);
-  EXPECT_TRUE(entries->at(0).full);
-  EXPECT_FALSE(entries->at(1).full);
-  EXPECT_FALSE(entries->at(1).metric.has_value());
-  EXPECT_GT(entries->at(1).bytes, entries->at(0).bytes) << "it has the older layer as well";
-  EXPECT_EQ(root_->NewestGood(nullptr)->id, 2u);
+  std::vector<uint64_t> ids;
+  const auto entries = ListCheckpoints(fs, kRoot, &skipped);
+  EXPECT_TRUE(entries.ok()) << entries.status();
+  for (const CheckpointEntry& entry : *entries) ids.push_back(entry.id);
+  return ids;
 }
 
-TEST_F(CheckpointRootTest, TheManifestNamesEveryFileAndCountsRows) {
-  Add(1);
-  const std::string folder = Add(2).folder;
-  const auto manifest = ReadCheckpointManifest(*fs_, folder);
-  ASSERT_TRUE(manifest.ok()) << manifest.status();
-  std::vector<std::string> names;
-  for (const StoredFile& file : manifest->file()) names.push_back(file.name());
-  EXPECT_THAT(names, ElementsAre("shard-0000/shard.pb", "shard-0000/C000001-0000.sst",
-                                 "shard-0000/C000002-0000.sst", "shard-0001/shard.pb",
-                                 "shard-0001/C000001-0000.sst", "shard-0001/C000002-0000.sst"));
-  EXPECT_EQ(manifest->rows(), 8u);
-  EXPECT_EQ(manifest->format(), kCheckpointFormat);
-  EXPECT_THAT(*fs_->List(kRoot), ElementsAre("C000001", "C000002", "capstan-root.pb"));
-}
-
-TEST_F(CheckpointRootTest, OtherFoldersAreRefusedByName) {
-  PutFile(*fs_, "/home/thesis.txt", "x");
-  const absl::Status status = CheckpointRoot::Open(*fs_, "/home").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status), HasSubstr("'/home' holds 'thesis.txt' and no capstan-root.pb"));
-  EXPECT_THAT(*fs_->List("/home"), ElementsAre("thesis.txt"));
-}
-
-TEST_F(CheckpointRootTest, TheTokenStaysAndTellsFoldersApart) {
-  const std::string token = root_->token();
-  EXPECT_EQ(token.size(), 32u);
-  EXPECT_EQ(token.find_first_not_of("0123456789abcdef"), std::string::npos);
-  Reopen();
-  EXPECT_EQ(root_->token(), token);
-  EXPECT_TRUE(CheckRootToken(*fs_, kRoot, token).ok());
-  ASSERT_TRUE(CheckpointRoot::Open(*fs_, "/other").ok());
-  const absl::Status other = CheckRootToken(*fs_, "/other", token);
-  EXPECT_EQ(other.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Message(other), HasSubstr("mount the same file system"));
-  const absl::Status none = CheckRootToken(*fs_, "/nowhere", token);
-  EXPECT_EQ(none.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Message(none), HasSubstr("does not see the folder of checkpoints '/nowhere'"));
-}
-
-TEST_F(CheckpointRootTest, IdsAreNeverUsedTwice) {
-  EXPECT_EQ(*root_->NextId(), 1u);
-  EXPECT_EQ(Add(1).id, 1u);
-  ASSERT_TRUE(root_->Begin(2).ok());
-  EXPECT_EQ(*root_->NextId(), 3u) << "one that is being made counts";
-  EXPECT_EQ(root_->Begin(2).code(), absl::StatusCode::kInvalidArgument);
-  ASSERT_TRUE(root_->Abandon(2).ok());
-  Reopen();
-  EXPECT_EQ(*root_->NextId(), 3u) << "one that was given up counts";
-  ASSERT_TRUE(RemoveTree(*fs_, std::string(kRoot) + "/C000001").ok());
-  Reopen();
-  EXPECT_EQ(*root_->NextId(), 3u) << "one that somebody removed counts";
-  ASSERT_TRUE(fs_->MakeFolders(std::string(kRoot) + "/C000041.del").ok());
-  EXPECT_EQ(*root_->NextId(), 42u) << "any folder counts";
-}
-
-TEST_F(CheckpointRootTest, ADamagedTokenFileIsMadeAgainFromTheMarkers) {
-  const std::string token = root_->token();
-  Add(1);
-  FlipBit(*fs_, std::string(kRoot) + "/capstan-root.pb");
-  Reopen();
-  EXPECT_EQ(root_->token(), token);
-  EXPECT_GT(*root_->NextId(), 1000u) << "which ids were used is not known any more";
-  EXPECT_EQ(root_->NewestGood(nullptr)->id, 1u);
-  EXPECT_TRUE(CheckRootToken(*fs_, kRoot, token).ok());
-}
-
-TEST_F(CheckpointRootTest, AbandonRemovesTheWorkingFolder) {
-  ASSERT_TRUE(root_->Begin(1).ok());
-  ASSERT_TRUE(WriteFakeParts(*fs_, root_->WorkingFolderOf(1), 1, "").ok());
-  ASSERT_TRUE(root_->Abandon(1).ok());
-  EXPECT_THAT(*fs_->List(kRoot), ElementsAre("capstan-root.pb"));
-  EXPECT_TRUE(root_->Abandon(1).ok()) << "nothing there is fine";
-}
-
-std::string TableFileOf(FileSystem& fs, const std::string& shard_folder) {
-  const absl::StatusOr<std::vector<std::string>> names = fs.List(shard_folder);
-  EXPECT_TRUE(names.ok()) << names.status();
-  for (const std::string& name : names.value_or(std::vector<std::string>())) {
-    if (name.ends_with(".sst")) return shard_folder + "/" + name;
+TEST(CheckpointRoot, CommitsWhatTheShardsWrote) {
+  const auto disk = NewMemoryFileSystem();
+  const auto root = OpenRoot(*disk);
+  const auto entry = Store(*disk, *root);
+  ASSERT_TRUE(entry.ok()) << entry.status();
+  EXPECT_EQ(entry->id, 1u);
+  EXPECT_EQ(entry->folder, "run/checkpoints/C000001");
+  EXPECT_EQ(entry->version, 10u);
+  EXPECT_EQ(entry->examples, 100u);
+  EXPECT_EQ(entry->model_sha256.size(), 64u);
+  EXPECT_EQ(ValueIn(*disk, entry->folder), 1.0f);
+  const auto again = OpenRoot(*disk);
+  EXPECT_EQ(again->token(), root->token());
+  EXPECT_EQ(CheckRootToken(*disk, kRoot, root->token()), absl::OkStatus());
+  EXPECT_THAT(std::string(CheckRootToken(*disk, kRoot, "other").message()), HasSubstr("belongs to another run"));
+  EXPECT_THAT(std::string(CheckRootToken(*disk, "elsewhere", root->token()).message()), HasSubstr("elsewhere"));
+  std::vector<std::string> skipped;
+  for (const char* path : {"run", "run/checkpoints", "run/checkpoints/C000001"}) {
+    EXPECT_EQ(*FindCheckpoint(*disk, path, &skipped), entry->folder) << path;
   }
-  ADD_FAILURE() << "no table file in " << shard_folder;
-  return "";
+  EXPECT_TRUE(absl::IsNotFound(FindCheckpoint(*disk, "else", &skipped).status()));
 }
 
-// What a shard reported and what lies in the folder must be the same.
-struct CommitCase {
-  const char* why;
-  std::function<void(FileSystem&, const std::string& working, std::vector<ShardPart>*, CheckpointManifest*)>
-      spoil;
-  const char* says;
-};
+TEST(CheckpointRoot, NeverGivesANumberTwice) {
+  const auto disk = NewMemoryFileSystem();
+  EXPECT_EQ(*OpenRoot(*disk)->NextId(), 1u);
+  const auto root = OpenRoot(*disk);
+  EXPECT_EQ(*root->NextId(), 2u);
+  ASSERT_TRUE(Store(*disk, *root).ok());
+  ASSERT_EQ(RemoveTree(*disk, root->FolderOf(3)), absl::OkStatus());
+  EXPECT_EQ(*OpenRoot(*disk)->NextId(), 4u);
+}
 
-TEST_F(CheckpointRootTest, CommitRefusesWhatDoesNotAgree) {
-  const CommitCase kCases[] = {
-      {"a record of another size",
-       [](FileSystem&, const std::string&, std::vector<ShardPart>* parts, CheckpointManifest*) {
-         ++parts->at(1).record_bytes;
-       },
-       "shard-0001/shard.pb' has"},
-      {"a record with another hash",
-       [](FileSystem& fs, const std::string& working, std::vector<ShardPart>*, CheckpointManifest*) {
-         FlipBit(fs, working + "/shard-0000/shard.pb");
-       },
-       "shard-0000/shard.pb' has not the hash"},
-      {"a table file is gone",
-       [](FileSystem& fs, const std::string& working, std::vector<ShardPart>*, CheckpointManifest*) {
-         ASSERT_TRUE(fs.Remove(TableFileOf(fs, working + "/shard-0001")).ok());
-       },
-       ".sst' is missing"},
-      {"a table file is cut short",
-       [](FileSystem& fs, const std::string& working, std::vector<ShardPart>*, CheckpointManifest*) {
-         PutFile(fs, TableFileOf(fs, working + "/shard-0001"), "short");
-       },
-       ".sst' has 5 bytes, its shard reported"},
-      {"a shard's part is missing",
-       [](FileSystem&, const std::string&, std::vector<ShardPart>* parts, CheckpointManifest*) {
-         parts->pop_back();
-       },
-       "no shard owns partition 2"},
-      {"no shard at all",
-       [](FileSystem&, const std::string&, std::vector<ShardPart>* parts, CheckpointManifest*) {
-         parts->clear();
-       },
-       "it lists no shard"},
-      {"a job without the table",
-       [](FileSystem&, const std::string&, std::vector<ShardPart>*, CheckpointManifest* head) {
-         head->mutable_job()->mutable_table(0)->set_id(5);
-       },
-       "the job has no such table"},
+TEST(CheckpointRoot, RefusesAFolderOfOtherThings) {
+  const auto disk = NewMemoryFileSystem();
+  ASSERT_EQ(disk->MakeFolders(kRoot), absl::OkStatus());
+  ASSERT_EQ(WriteFileAtomically(*disk, std::string(kRoot) + "/photo.jpg", "x"), absl::OkStatus());
+  const auto root = CheckpointRoot::Open(*disk, kRoot);
+  EXPECT_TRUE(absl::IsInvalidArgument(root.status()));
+  EXPECT_THAT(std::string(root.status().message()), HasSubstr("photo.jpg"));
+}
+
+// Every call fails in turn, in each of these ways.
+TEST(CheckpointRootFaults, NoSingleFailureLosesTheLastGoodOne) {
+  for (int way = 0; way < 3; ++way) {
+    uint64_t committed = 0;
+    for (uint64_t at = 1;; ++at) {
+      SCOPED_TRACE(fmt::format("way {}, call {}", way, at));
+      const auto disk = NewMemoryFileSystem();
+      FaultyFileSystem faulty(*disk);
+      const auto root = OpenRoot(faulty);
+      ASSERT_TRUE(Store(faulty, *root).ok());
+      ASSERT_TRUE(Store(faulty, *root).ok());
+      DiskFault fault;
+      fault.at = at;
+      fault.takes_effect = way == 1;
+      fault.half_appended = way == 2;
+      faulty.Arm(fault);
+      const auto entry = Store(faulty, *root);
+      std::vector<std::string> log;
+      if (entry.ok()) (void)root->Retain({.keep_last = 1}, {entry->id}, &log);
+      const bool fired = faulty.fired();
+      faulty.Arm({});
+      std::vector<std::string> skipped;
+      const auto newest = root->NewestGood(&skipped);
+      ASSERT_TRUE(newest.ok()) << newest.status();
+      EXPECT_GE(newest->id, entry.ok() ? entry->id : 2u);
+      EXPECT_EQ(ValueIn(*disk, newest->folder), static_cast<float>(newest->id));
+      EXPECT_THAT(skipped, IsEmpty());
+      EXPECT_EQ(root->CleanUp(0, &log), absl::OkStatus());
+      const auto retry = Store(faulty, *root);
+      ASSERT_TRUE(retry.ok()) << "the next one: " << retry.status();
+      EXPECT_EQ(ValueIn(*disk, retry->folder), static_cast<float>(retry->id));
+      committed += entry.ok() ? 1 : 0;
+      if (!fired) break;
+      ASSERT_LT(at, 1000u);
+    }
+    EXPECT_GT(committed, 0u);
+  }
+}
+
+TEST(CheckpointRootFaults, APowerCutLeavesTheOldOneOrTheNewOneWhole) {
+  using Keep = MemoryFileSystem::Keep;
+  for (const Keep keep : {Keep::kSynced, Keep::kEverything, Keep::kSomething}) {
+    for (uint64_t at = 1;; ++at) {
+      SCOPED_TRACE(fmt::format("keep {}, call {}", static_cast<int>(keep), at));
+      const auto disk = NewMemoryFileSystem();
+      FaultyFileSystem faulty(*disk);
+      {
+        const auto root = OpenRoot(faulty);
+        ASSERT_TRUE(Store(faulty, *root).ok());
+        DiskFault fault;
+        fault.at = at;
+        fault.for_ever = true;  // the process is gone from here on
+        faulty.Arm(fault);
+        const auto entry = Store(faulty, *root);
+        std::vector<std::string> log;
+        if (entry.ok()) (void)root->Retain({.keep_last = 1}, {entry->id}, &log);
+      }
+      const bool fired = faulty.fired();
+      disk->PowerCut(keep, at * 7 + 1);
+      const auto root = OpenRoot(*disk);
+      ASSERT_NE(root, nullptr);
+      std::vector<std::string> skipped, log;
+      const auto newest = root->NewestGood(&skipped);
+      ASSERT_TRUE(newest.ok()) << newest.status();
+      EXPECT_THAT(newest->id, AnyOf(1u, 2u));
+      EXPECT_EQ(ValueIn(*disk, newest->folder), static_cast<float>(newest->id));
+      (void)root->CleanUp(0, &log);
+      const auto next = Store(*disk, *root);
+      ASSERT_TRUE(next.ok()) << next.status();
+      EXPECT_GE(next->id, 2u);
+      if (!fired) break;
+      ASSERT_LT(at, 1000u);
+    }
+  }
+}
+
+TEST(CheckpointRoot, DamagedOnesAreNamedAndTheOneBeforeIsUsed) {
+  struct Case {
+    const char* what;
+    std::function<void(FileSystem& fs, const std::string& folder)> damage;
+    const char* says;
   };
-  for (const CommitCase& c : kCases) {
-    SCOPED_TRACE(c.why);
-    const uint64_t id = *root_->NextId();
-    ASSERT_TRUE(root_->Begin(id).ok());
-    auto parts = WriteFakeParts(*fs_, root_->WorkingFolderOf(id), id, "");
-    ASSERT_TRUE(parts.ok()) << parts.status();
-    CheckpointManifest head = FakeHead(1);
-    c.spoil(*fs_, root_->WorkingFolderOf(id), &*parts, &head);
-    const absl::Status status = root_->Commit(id, head, *parts).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-    EXPECT_THAT(Message(status), HasSubstr(c.says));
-    EXPECT_THAT(Message(status), HasSubstr("committing checkpoint C0000"));
-    EXPECT_TRUE(root_->Abandon(id).ok());
-  }
-  EXPECT_THAT(*fs_->List(kRoot), ElementsAre("capstan-root.pb"));
-}
-
-TEST_F(CheckpointRootTest, CommitWantsAWorkingFolderOfOurs) {
-  EXPECT_EQ(root_->Commit(1, FakeHead(1), {}).status().code(), absl::StatusCode::kNotFound);
-  ASSERT_TRUE(fs_->MakeFolders(root_->WorkingFolderOf(1) + "/shard-0000").ok());
-  const absl::Status status = root_->Commit(1, FakeHead(1), {}).status();
-  EXPECT_THAT(Message(status), HasSubstr("C000001.tmp' is not ours: it has no capstan-folder.pb"));
-  EXPECT_EQ(root_->Abandon(1).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(*fs_->Exists(root_->WorkingFolderOf(1) + "/shard-0000"));
-}
-
-// The newest of two checkpoints is spoiled; the one before must be found, and the message must name the
-// culprit.
-struct DamageCase {
-  const char* why;
-  std::function<void(FileSystem&, const std::string& folder)> spoil;
-  const char* says;
-};
-
-void RewriteManifest(FileSystem& fs, const std::string& folder,
-                     const std::function<void(CheckpointManifest*)>& edit) {
-  auto manifest = ReadCheckpointManifest(fs, folder);
-  ASSERT_TRUE(manifest.ok()) << manifest.status();
-  edit(&*manifest);
-  PutFile(fs, folder + "/manifest.pb", FrameRecord(manifest->SerializeAsString()));
-}
-
-const DamageCase kDamageCases[] = {
-    {"a bit of the manifest", [](FileSystem& fs, const std::string& f) { FlipBit(fs, f + "/manifest.pb"); },
-     "C000002/manifest.pb' is damaged"},
-    {"a bit of a record",
-     [](FileSystem& fs, const std::string& f) { FlipBit(fs, f + "/shard-0001/shard.pb"); },
-     "C000002/shard-0001/shard.pb' is damaged"},
-    {"a manifest cut short",
-     [](FileSystem& fs, const std::string& f) {
-       PutFile(fs, f + "/manifest.pb", GetFile(fs, f + "/manifest.pb").substr(0, 40));
-     },
-     "C000002/manifest.pb' is damaged"},
-    {"an empty manifest", [](FileSystem& fs, const std::string& f) { PutFile(fs, f + "/manifest.pb", ""); },
-     "C000002/manifest.pb' is damaged: it has only 0 bytes"},
-    {"no manifest",
-     [](FileSystem& fs, const std::string& f) { ASSERT_TRUE(fs.Remove(f + "/manifest.pb").ok()); },
-     "C000002' is no checkpoint: it has no manifest.pb"},
-    {"no record",
-     [](FileSystem& fs, const std::string& f) { ASSERT_TRUE(fs.Remove(f + "/shard-0000/shard.pb").ok()); },
-     "C000002/shard-0000/shard.pb' is missing"},
-    {"no table file",
-     [](FileSystem& fs, const std::string& f) {
-       ASSERT_TRUE(fs.Remove(f + "/shard-0000/C000001-0000.sst").ok());
-     },
-     "C000002/shard-0000/C000001-0000.sst' is missing"},
-    {"a table file cut short",
-     [](FileSystem& fs, const std::string& f) {
-       const std::string path = f + "/shard-0001/C000002-0000.sst";
-       PutFile(fs, path, GetFile(fs, path).substr(1));
-     },
-     "C000002/shard-0001/C000002-0000.sst' has"},
-    {"a table file too long",
-     [](FileSystem& fs, const std::string& f) {
-       const std::string path = f + "/shard-0001/C000002-0000.sst";
-       PutFile(fs, path, GetFile(fs, path) + "x");
-     },
-     "C000002/shard-0001/C000002-0000.sst' has"},
-    {"a newer format",
-     [](FileSystem& fs, const std::string& f) {
-       RewriteManifest(fs, f, [](CheckpointManifest* m) {
-         m->set_format(kCheckpointFormat + 1);
-         m->set_written_by("9.9");
-       });
-     },
-     "made by a newer release (9.9)"},
-    {"the manifest of another one",
-     [](FileSystem& fs, const std::string& f) {
-       RewriteManifest(fs, f, [](CheckpointManifest* m) { m->set_id(1); });
-     },
-     "C000002' holds the manifest of C000001"},
-    {"the manifest of another one, whole",
-     [](FileSystem& fs, const std::string& f) {
-       PutFile(fs, f + "/manifest.pb", GetFile(fs, std::string(kRoot) + "/C000001/manifest.pb"));
-     },
-     "C000002' holds the manifest of C000001"},
-};
-
-TEST(CheckpointRootDamage, TheOneBeforeIsUsedAndTheDamagedFileIsNamed) {
-  for (const DamageCase& c : kDamageCases) {
-    SCOPED_TRACE(c.why);
-    const auto fs = NewMemoryFileSystem();
-    auto root = CheckpointRoot::Open(*fs, kRoot);
-    ASSERT_TRUE(root.ok());
-    ASSERT_TRUE(CommitFake(*fs, **root, FakeHead(1)).ok());
-    ASSERT_TRUE(CommitFake(*fs, **root, FakeHead(2)).ok());
-    c.spoil(*fs, std::string(kRoot) + "/C000002");
-    std::vector<std::string> skipped;
-    const auto newest = (*root)->NewestGood(&skipped);
+  const auto flip = [](const std::string& name) {
+    return [name](FileSystem& fs, const std::string& folder) {
+      std::string bytes = *ReadWholeFile(fs, folder + name, 1 << 20);
+      bytes[bytes.size() / 2] ^= 1;
+      const auto file = *fs.Create(folder + name);
+      ASSERT_EQ(file->Append(bytes.data(), bytes.size()), absl::OkStatus());
+    };
+  };
+  const auto truncate = [](const std::string& name) {
+    return [name](FileSystem& fs, const std::string& folder) {
+      const std::string bytes = *ReadWholeFile(fs, folder + name, 1 << 20);
+      const auto file = *fs.Create(folder + name);
+      ASSERT_EQ(file->Append(bytes.data(), bytes.size() - 1), absl::OkStatus());
+    };
+  };
+  const auto remove = [](const std::string& name) {
+    return [name](FileSystem& fs, const std::string& folder) { ASSERT_EQ(fs.Remove(folder + name), absl::OkStatus()); };
+  };
+  const auto newer = [](FileSystem& fs, const std::string& folder) {
+    CheckpointManifest manifest = *ReadCheckpointManifest(fs, folder);
+    manifest.set_format(kCheckpointFormat + 1);
+    ASSERT_EQ(WriteFileAtomically(fs, folder + "/manifest.pb", FrameRecord(manifest.SerializeAsString())),
+              absl::OkStatus());
+  };
+  const Case cases[] = {
+      {"a flipped bit of the manifest", flip("/manifest.pb"), "manifest.pb"},
+      {"a flipped bit of a record", flip("/shard-0000/shard.pb"), "shard.pb"},
+      {"a truncated manifest", truncate("/manifest.pb"), "manifest.pb"},
+      {"a truncated record", truncate("/shard-0000/shard.pb"), "shard.pb"},
+      {"no manifest", remove("/manifest.pb"), "manifest"},
+      {"no record", remove("/shard-0000/shard.pb"), "shard.pb"},
+      {"a manifest of a newer release", newer, "format 3"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    const auto disk = NewMemoryFileSystem();
+    const auto root = OpenRoot(*disk);
+    ASSERT_TRUE(Store(*disk, *root).ok());
+    ASSERT_TRUE(Store(*disk, *root).ok());
+    c.damage(*disk, root->FolderOf(2));
+    std::vector<std::string> skipped, log;
+    const auto newest = root->NewestGood(&skipped);
     ASSERT_TRUE(newest.ok()) << newest.status();
     EXPECT_EQ(newest->id, 1u);
-    ASSERT_EQ(skipped.size(), 1u);
+    ASSERT_THAT(skipped, SizeIs(1));
+    EXPECT_THAT(skipped[0], HasSubstr("C000002"));
     EXPECT_THAT(skipped[0], HasSubstr(c.says));
-    EXPECT_EQ(skipped[0].rfind("C000002: ", 0), 0u) << skipped[0];
-    EXPECT_EQ(testing::WhatIsNotAsWritten(*fs, newest->folder), "");
+    // However few are to be kept, the good one is among them.
+    EXPECT_EQ(root->Retain({.keep_last = 1}, {}, &log), absl::OkStatus());
+    EXPECT_TRUE(*disk->Exists(root->FolderOf(1)));
   }
 }
 
-TEST_F(CheckpointRootTest, WhereNoneIsGoodTheReasonIsTold) {
-  const std::string folder = Add(1).folder;
-  FlipBit(*fs_, folder + "/manifest.pb");
-  const absl::Status status = root_->NewestGood(nullptr).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(Message(status), HasSubstr("C000001: '/run/checkpoints/C000001/manifest.pb' is damaged"));
-}
-
-TEST_F(CheckpointRootTest, MoreThanSixDigitsAreStillNewer) {
-  ASSERT_TRUE(fs_->MakeFolders(std::string(kRoot) + "/C999998.tmp").ok());
-  Add(1);
-  EXPECT_EQ(Add(2).folder, std::string(kRoot) + "/C1000000");
-  EXPECT_EQ(root_->NewestGood(nullptr)->id, 1000000u);
-}
-
-TEST_F(CheckpointRootTest, AToolFindsTheNewestGoodOne) {
-  const std::string first = Add(1).folder;
-  const std::string second = Add(2).folder;
-  for (const std::string path : {"/run", "/run/", "/run/checkpoints", "/run/checkpoints//"}) {
-    EXPECT_EQ(*FindCheckpoint(*fs_, path, nullptr), second) << path;
+TEST(CheckpointRoot, KeepsWhatThePolicySays) {
+  struct Case {
+    RetentionPolicy policy;
+    std::vector<uint64_t> kept;
+  };
+  const Case cases[] = {
+      {{.keep_last = 3}, {6, 7, 8}},
+      {{.keep_last = 1}, {8}},
+      {{.keep_last = 0}, {8}},
+      {{.keep_last = 1, .keep_every = 3}, {3, 6, 8}},
+      {{.keep_last = 1, .keep_best = 2}, {2, 5, 8}},
+      {{.keep_last = 2, .keep_every = 4, .keep_best = 1}, {2, 4, 7, 8}},
+      {{.keep_last = 100}, {1, 2, 3, 4, 5, 6, 7, 8}},
+  };
+  const double metrics[] = {0.1, 0.9, 0.3, 0.2, 0.8, 0.5, 0.4, 0.6};
+  for (const Case& c : cases) {
+    const auto disk = NewMemoryFileSystem();
+    const auto root = OpenRoot(*disk);
+    for (const double metric : metrics) ASSERT_TRUE(Store(*disk, *root, metric).ok());
+    std::vector<std::string> log;
+    EXPECT_EQ(root->Retain(c.policy, {}, &log), absl::OkStatus());
+    EXPECT_EQ(IdsOf(*disk), c.kept);
+    EXPECT_EQ(log.size(), 8 - c.kept.size());
   }
-  EXPECT_EQ(*FindCheckpoint(*fs_, first + "/", nullptr), first);
-  FlipBit(*fs_, second + "/manifest.pb");
-  std::vector<std::string> skipped;
-  EXPECT_EQ(*FindCheckpoint(*fs_, "/run", &skipped), first);
-  EXPECT_EQ(skipped.size(), 1u);
-  EXPECT_EQ(*FindCheckpoint(*fs_, second, nullptr), second) << "its reader will say what is wrong with it";
-  ASSERT_TRUE(fs_->Remove(second + "/manifest.pb").ok());
-  EXPECT_EQ(*FindCheckpoint(*fs_, second, nullptr), second);
+}
 
-  ASSERT_TRUE(root_->Begin(3).ok());
-  EXPECT_THAT(Message(FindCheckpoint(*fs_, root_->WorkingFolderOf(3), nullptr).status()),
-              HasSubstr("not finished"));
-  EXPECT_THAT(Message(FindCheckpoint(*fs_, "/gone", nullptr).status()), HasSubstr("'/gone' does not exist"));
-  ASSERT_TRUE(fs_->MakeFolders("/empty").ok());
-  EXPECT_THAT(Message(FindCheckpoint(*fs_, "/empty", nullptr).status()),
-              HasSubstr("'/empty' holds no checkpoint"));
-  EXPECT_EQ(FindCheckpoint(*fs_, "", nullptr).status().code(), absl::StatusCode::kInvalidArgument);
+TEST(CheckpointRoot, LeavesAloneWhatIsInUseOrNotItsOwn) {
+  const auto disk = NewMemoryFileSystem();
+  const auto root = OpenRoot(*disk);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Store(*disk, *root).ok());
+  // Somebody copied a checkpoint of another run here, and left a folder that looks like one being made.
+  ASSERT_EQ(disk->Rename(root->FolderOf(2), root->FolderOf(9)), absl::OkStatus());
+  ASSERT_EQ(disk->Remove(root->FolderOf(9) + "/capstan-made.pb"), absl::OkStatus());
+  const std::string foreign = std::string(kRoot) + "/C000012.tmp";
+  ASSERT_EQ(disk->MakeFolders(foreign), absl::OkStatus());
+  ASSERT_EQ(WriteFileAtomically(*disk, foreign + "/notes", "x"), absl::OkStatus());
+  ASSERT_EQ(root->Begin(13), absl::OkStatus());
+  ASSERT_EQ(root->Begin(14), absl::OkStatus());
+  std::vector<std::string> log;
+  EXPECT_EQ(root->CleanUp(/*keep=*/14, &log), absl::OkStatus());
+  EXPECT_FALSE(*disk->Exists(root->WorkingFolderOf(13)));
+  EXPECT_TRUE(*disk->Exists(root->WorkingFolderOf(14)));
+  EXPECT_TRUE(*disk->Exists(foreign + "/notes"));
+  EXPECT_THAT(log, ::testing::Contains(HasSubstr("C000012.tmp is left alone")));
+  EXPECT_EQ(root->Retain({.keep_last = 1}, {1}, &log), absl::OkStatus());
+  EXPECT_THAT(IdsOf(*disk), ElementsAre(1u, 9u)) << "1 is in use, 9 is the newest and not ours; 3 went";
 }
 
 }  // namespace

@@ -74,8 +74,7 @@ absl::Status FaultyFileSystem::Turn(DiskCall call, const std::string& path) {
   return fails ? While(fmt::format("'{}'", path), fault_.status) : absl::OkStatus();
 }
 
-absl::Status FaultyFileSystem::Do(DiskCall call, const std::string& path,
-                                  const std::function<absl::Status()>& work) {
+absl::Status FaultyFileSystem::Do(DiskCall call, const std::string& path, const std::function<absl::Status()>& work) {
   absl::Status failure = Turn(call, path);
   if (failure.ok()) return work();
   if (fault_.takes_effect) work().IgnoreError();

@@ -14,30 +14,17 @@
 namespace capstan {
 
 enum class DiskCall {
-  kCreate,
-  kAppend,
-  kSync,
-  kClose,
-  kOpen,
-  kRead,
-  kExists,
-  kStat,
-  kFreeBytes,
-  kList,
-  kMakeFolders,
-  kRename,
-  kLink,
-  kRemove,
-  kSyncFolder,
+  kCreate, kAppend, kSync, kClose, kOpen, kRead, kExists, kStat, kFreeBytes, kList, kMakeFolders, kRename, kLink,
+  kRemove, kSyncFolder,
 };
 
 struct DiskFault {
-  uint64_t at = 0;           // the at-th call that counts, from 1; 0: none fails
-  std::set<DiskCall> calls;  // those that count; empty: all
+  uint64_t at = 0;            // the at-th call that counts, from 1; 0: none fails
+  std::set<DiskCall> calls;   // those that count; empty: all
   absl::Status status = Unavailable("no space left on this device");
-  bool takes_effect = false;   // the call does its work and still says that it failed
-  bool half_appended = false;  // a failing Append writes the first half of its bytes
-  bool for_ever = false;       // and so do all calls after it, as when the process had died
+  bool takes_effect = false;  // the call does its work and still says that it failed
+  bool half_appended = false; // a failing Append writes the first half of its bytes
+  bool for_ever = false;      // and so do all calls after it, as when the process had died
 };
 
 // Thread-safe. Outlives its files.
@@ -47,7 +34,7 @@ class FaultyFileSystem final : public FileSystem {
 
   void Arm(DiskFault fault);  // counts from here
   bool fired() const;
-  uint64_t calls() const;  // that counted, since Arm
+  uint64_t calls() const;     // that counted, since Arm
 
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(const std::string& path) override;

@@ -39,7 +39,7 @@ void FrameMutator::ChangeHeader(FrameHeader* header) {
     default: {
       constexpr MessageKind kKinds[] = {
           MessageKind::kPull, MessageKind::kPush, MessageKind::kCommit, MessageKind::kRows, MessageKind::kAck,
-          MessageKind::kNack, MessageKind::kWaiting, MessageKind::kHello, MessageKind::kSave, MessageKind::kSaved,
+          MessageKind::kNack, MessageKind::kWaiting, MessageKind::kHello, MessageKind::kCut, MessageKind::kCutState,
           MessageKind::kLeaseClose, MessageKind::kLeaseReply, MessageKind::kHeartbeat, MessageKind::kRankDone};
       header->kind = static_cast<uint16_t>(kKinds[random_.Below(std::size(kKinds))]);
     }

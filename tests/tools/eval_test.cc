@@ -10,7 +10,8 @@
 #include "data/dataset.h"
 #include "models/model.h"
 #include "proto/control.pb.h"
-#include "storage/model_store.h"
+#include "storage/saved_model.h"
+#include "tests/support/checkpoint_builder.h"
 #include "tools/eval/evaluate.h"
 #include "tools/eval/model_scorer.h"
 #include "tools/eval/predict.h"
@@ -58,7 +59,7 @@ class EvalTest : public ::testing::Test {
     const JobConfig config = JobText::Parse(kEvalJob, "job")->job();
     ASSERT_EQ(PlanJob(*fs_, config, &job_), absl::OkStatus());
     SaveModel();
-    auto model = SavedModel::Load(*fs_, "model");
+    auto model = SavedModel::Load(PosixFileSystem(), model_path_);
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
     ASSERT_EQ(PinIsaOf(*model_), absl::OkStatus());
@@ -75,47 +76,34 @@ class EvalTest : public ::testing::Test {
     for (int split = 0; split < job_.plan().split_size(); ++split) {
       network->CollectKeys(data->ReadSplit(static_cast<uint32_t>(split))->rows, &keys);
     }
-    ASSERT_TRUE(fs_->MakeFolders("model").ok());
-    const auto writer = *PartWriter::Create(*fs_, "model/" + PartFileName(0));
-    ModelManifest manifest;
-    std::vector<std::string> names;
-    for (const TableSpec& spec : job_.table()) {
-      names.push_back(spec.name());
-      std::vector<Key> all = keys[spec.id()];
-      for (Key b = 0; b * spec.width() < spec.elements(); ++b) all.push_back(b);
-      AddTable(writer.get(), spec, std::move(all), &manifest);
+    testing::CheckpointSpec spec;
+    spec.tables.clear();
+    spec.layers.resize(1);
+    spec.partitions = kPartitions;
+    for (const TableSpec& table : job_.table()) {
+      spec.tables.push_back({static_cast<TableId>(table.id()), table.name(), table.width(), /*slots=*/1});
+      std::vector<Key> all = keys[table.id()];
+      for (Key b = 0; b * table.width() < table.elements(); ++b) all.push_back(b);
+      testing::BuiltRows& rows = spec.layers[0].puts[static_cast<TableId>(table.id())];
+      for (const Key key : all) {
+        if (IsSaved(key)) rows[key] = InventedRow(table, key);
+      }
     }
-    ASSERT_TRUE(writer->Finish().ok());
-    *manifest.mutable_job() = job_;
-    ModelManifest::Part* part = manifest.add_part();
-    part->set_file(PartFileName(0));
-    part->set_bytes(writer->bytes());
-    const Sha256Digest digest = writer->file_sha256();
-    part->set_sha256(digest.data(), digest.size());
-    manifest.set_steps(1);
-    manifest.set_examples(900);
-    manifest.set_model_sha256(ModelSha256(names, writer->sums()));
-    ASSERT_EQ(WriteManifest(*fs_, "model", manifest), absl::OkStatus());
+    spec.edit_manifest = [this](CheckpointManifest* manifest) {
+      *manifest->mutable_job() = job_;
+      manifest->set_version(1);
+      manifest->set_examples(900);
+    };
+    model_path_ = testing::BuildCheckpoint(spec, folder_.path());
   }
 
-  void AddTable(PartWriter* writer, const TableSpec& spec, std::vector<Key> keys, ModelManifest* manifest) {
-    std::map<PartitionId, std::vector<Key>> by_partition;
-    std::sort(keys.begin(), keys.end());
-    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-    for (const Key key : keys) {
-      if (IsSaved(key)) by_partition[PartitionOf(key, kPartitions)].push_back(key);
+  static testing::BuiltRow InventedRow(const TableSpec& table, Key key) {
+    testing::BuiltRow row;
+    for (uint32_t k = 0; k < table.width(); ++k) {
+      row.values.push_back(Invented(static_cast<TableId>(table.id()), key, k));
     }
-    std::vector<float> record(spec.width() + 1);  // one slot
-    for (const auto& [partition, list] : by_partition) {
-      const auto row = [&, &chosen = list](size_t i) {
-        for (uint32_t k = 0; k < spec.width(); ++k) {
-          record[k] = Invented(static_cast<TableId>(spec.id()), chosen[i], k);
-        }
-        return record.data();
-      };
-      ASSERT_TRUE(writer->Add(static_cast<TableId>(spec.id()), partition, spec.width() + 1, list, row).ok());
-      manifest->set_rows(manifest->rows() + list.size());
-    }
+    row.values.push_back(0);  // a slot
+    return row;
   }
 
   float Weight(const TableSpec& spec, Key key, uint32_t i) const {
@@ -164,6 +152,8 @@ class EvalTest : public ::testing::Test {
   }
 
   const std::unique_ptr<FileSystem> fs_ = NewMemoryFileSystem();
+  const testing::TemporaryFolder folder_;
+  std::string model_path_;
   EffectiveJob job_;
   std::unique_ptr<SavedModel> model_;
 };

@@ -15,6 +15,7 @@
 #include "proto/control.pb.h"
 #include "ps/server_node.h"
 #include "scheduler/scheduler_node.h"
+#include "tests/support/fake_snapshot.h"
 #include "transport/inproc_transport.h"
 #include "worker/worker_node.h"
 
@@ -58,6 +59,7 @@ class CountedEvents final : public SchedulerEvents {
  public:
   explicit CountedEvents(std::function<void(int event)> on_event) : on_event_(std::move(on_event)) {}
   void OnPhase(const std::string&) override { Count(); }
+  void OnCheckpoint(const CheckpointEntry&, const std::string&) override {}
   void OnTraining() override { Count(); }
   void OnProgress(const ProgressReport&) override { Count(); }
 
@@ -114,7 +116,7 @@ class LocalCluster {
     SchedulerNodeOptions options;
     options.core.version = "test";
     options.core.cpu_isa = "avx2";
-    options.core.model_folder = "model";
+    options.checkpoint_root = "run/checkpoints";
     options.bind_endpoint = "inproc://scheduler";
     options.make_transport = Factory();
     options.file_system = disk_.get();
@@ -138,6 +140,8 @@ class LocalCluster {
     options.bind_endpoint = [](uint32_t shard) { return "inproc://shard-" + std::to_string(shard); };
     options.make_transport = Factory();
     options.file_system = disk_.get();
+    options.make_sink = [this](const std::string&) { return std::make_unique<testing::FakeSnapshotSink>(*disk_); };
+    options.open_source = testing::FakeRowSources(*disk_);
     options.log = [](const std::string&) {};
     return options;
   }

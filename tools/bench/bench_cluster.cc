@@ -146,6 +146,12 @@ absl::Status BenchClient::RunRequest(FrameHeader header, std::vector<RequestPart
       continue;
     }
     const FrameHeader& answer = incoming->message.header;
+    if (answer.Kind() == MessageKind::kCutState) {
+      const absl::StatusOr<CutState> state = ParseControl<CutState>(incoming->message);
+      cut_written_ = state.ok() && state->state() == CutState::WRITTEN;
+      if (state.ok() && state->state() == CutState::FAILED) cut_failure_ = Unavailable(state->error());
+      continue;
+    }
     if (answer.Kind() == MessageKind::kNack) return Internal("the server refused a request");
     if (answer.request != id) continue;
     if (answer.Kind() == MessageKind::kRows) {
@@ -173,6 +179,22 @@ absl::Status BenchClient::Push(const float* gradients) {
   FrameHeader header = Header(MessageKind::kPush);
   header.lease = ++lease_;
   return RunRequest(header, std::move(requests[0]), nullptr);
+}
+
+void BenchClient::Cut(uint64_t id, const std::string& folder) {
+  cut_written_ = false;
+  capstan::Cut order;
+  order.set_id(id);
+  order.set_now(true);
+  order.set_folder(folder);
+  FrameHeader as_scheduler = Header(MessageKind::kCut);
+  as_scheduler.src_node = kSchedulerNode;
+  outbox_.Send(server_, MakeControl(as_scheduler, order));
+}
+
+absl::StatusOr<bool> BenchClient::cut_written() const {
+  if (!cut_failure_.ok()) return cut_failure_;
+  return cut_written_;
 }
 
 }  // namespace capstan

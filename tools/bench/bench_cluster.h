@@ -43,6 +43,9 @@ class BenchClient {
   absl::Status Pull(float* rows);
   absl::Status Push(const float* gradients);
   std::span<const Key> keys() const { return plan_.keys(0); }
+  // Orders a checkpoint now; `folder` is of the shard's part, its parent exists. cut_written() after later requests.
+  void Cut(uint64_t id, const std::string& folder);
+  absl::StatusOr<bool> cut_written() const;  // the newest order's; an error where it failed
 
  private:
   FrameHeader Header(MessageKind kind) const;
@@ -59,6 +62,8 @@ class BenchClient {
   StepPlan plan_;
   PeerId server_ = kNoPeer;
   LeaseId lease_ = 0;
+  bool cut_written_ = false;
+  absl::Status cut_failure_;
 };
 
 }  // namespace capstan

@@ -12,8 +12,10 @@
 
 #include "common/file_system.h"
 #include "ps/shard_core.h"
+#include "ps/writer_process.h"
 #include "tools/bench/bench_cluster.h"
 #include "tools/bench/limit_loop.h"
+#include "tools/train/programs.h"
 #include "transport/node_loop.h"
 #include "transport/zmq_transport.h"
 
@@ -119,7 +121,13 @@ absl::Status ServeBenchShard(const std::string& endpoint) {
   std::fflush(stdout);
   NodeOutbox outbox(*transport);
   MetricsRegistry metrics;
-  ShardCore core(ShardIdentity{1, 0, "bench"}, outbox, metrics, PosixFileSystem());
+  ShardSurroundings around;
+  around.fs = &PosixFileSystem();
+  // As in a real server: changes are tracked, and a writer waits for checkpoints.
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<WriterProcess> writer,
+                           WriterProcess::Start(FolderOfThisProgram() + "/capstan-checkpoint-writer"));
+  around.sink = writer.get();
+  ShardCore core(ShardIdentity{1, 0, "bench"}, outbox, metrics, std::move(around));
   const SteadyClock clock;
   bool orphan = false;
   NodeHandlers handlers;
@@ -129,6 +137,7 @@ absl::Status ServeBenchShard(const std::string& endpoint) {
     pollfd parent{STDIN_FILENO, POLLIN, 0};
     orphan = orphan || (poll(&parent, 1, 0) > 0 && (parent.revents & (POLLHUP | POLLIN)) != 0);
   };
+  handlers.on_idle = [&] { return core.Work(clock.Now()); };
   handlers.done = [&] { return orphan; };
   RunNodeLoop(*transport, outbox, clock, handlers);
   transport->Close(Duration::zero());

@@ -10,6 +10,7 @@
 #include "ps/gradient_merge.h"
 #include "ps/table.h"
 #include "tools/bench/limit_loop.h"
+#include "tools/bench/sweep_bench.h"
 
 namespace capstan {
 namespace {
@@ -49,6 +50,13 @@ class StoreBench {
         },
         [&](size_t r) { limit.ApplyAdagrad(requests_[r], gradients_.data(), kRate, kEpsilon); });
     Merge(limit);
+    RunSweepBench({.name_of = [this](std::string_view what) { return NameOf(what); },
+                   .table = table_.get(),
+                   .requests = requests_,
+                   .gradients = gradients_,
+                   .limit = [&](const std::vector<Key>& keys) { limit.ApplyAdagrad(keys, gradients_.data(), kRate, kEpsilon); },
+                   .seconds = options_.seconds,
+                   .report = report_});
   }
 
  private:

@@ -110,10 +110,10 @@ absl::Status RunTrainBench(const TrainBenchOptions& options, const std::function
   CAPSTAN_ASSIGN_OR_RETURN(const double floor, FloorOf(job));
   CAPSTAN_RETURN_IF_ERROR(RunOnce(
       "train.processes_1x1", job, folder.path() + "/processes", floor,
-      [&](RunFolder& run, ProgressView& view) { return RunProcesses(job, run, options.programs, view); }, report));
+      [&](RunFolder& run, ProgressView& view) { return RunProcesses(job, run, StartPoint(), options.programs, view); }, report));
   return RunOnce(
       "train.one_process", job, folder.path() + "/local", floor,
-      [&](RunFolder& run, ProgressView& view) { return RunLocally(job, run, view); }, report);
+      [&](RunFolder& run, ProgressView& view) { return RunLocally(job, run, StartPoint(), view); }, report);
 }
 
 }  // namespace capstan

@@ -1,13 +1,19 @@
 #include "tools/eval/eval_commands.h"
 
+#include <chrono>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include <fmt/core.h>
 
+#include "common/clock.h"
 #include "common/exit_code.h"
 #include "common/file_system.h"
-#include "storage/model_store.h"
+#include "storage/checkpoint_root.h"
+#include "storage/saved_model.h"
 #include "tools/eval/evaluate.h"
 #include "tools/eval/predict.h"
 #include "tools/output_path.h"
@@ -36,11 +42,17 @@ absl::Status CheckOptions(const EvalCommandOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<SavedModel>> LoadModel(const std::string& folder) {
+void TellSkipped(std::string_view command, const std::vector<std::string>& skipped) {
+  for (const std::string& line : skipped) Print(stderr, "capstan {}: not used: {}\n", command, line);
+}
+
+absl::StatusOr<std::unique_ptr<SavedModel>> LoadModel(std::string_view command, const std::string& path) {
   FileSystem& fs = PosixFileSystem();
-  CAPSTAN_ASSIGN_OR_RETURN(const bool is_run, fs.Exists(folder + "/model/manifest.pb"));
-  absl::StatusOr<std::unique_ptr<SavedModel>> model =
-      SavedModel::Load(fs, is_run ? folder + "/model" : folder);
+  std::vector<std::string> skipped;
+  const absl::StatusOr<std::string> folder = FindCheckpoint(fs, path, &skipped);
+  TellSkipped(command, skipped);
+  if (!folder.ok()) return folder.status();
+  absl::StatusOr<std::unique_ptr<SavedModel>> model = SavedModel::Load(fs, *folder);
   if (!model.ok()) return model.status();
   CAPSTAN_RETURN_IF_ERROR(PinIsaOf(**model));
   return model;
@@ -53,6 +65,56 @@ ScoreOptions ScoringOptions(const EvalCommandOptions& options) {
   return scoring;
 }
 
+// One line of JSON on stdout, one for a person on stderr.
+absl::Status ShowReport(const EvalReport& report, const SavedModel& model, bool name_checkpoint, std::string* json) {
+  *json = EvalJson(report, name_checkpoint ? &model.manifest() : nullptr) + "\n";
+  if (!Print("{}", *json) || std::fflush(stdout) != 0) return Internal("stdout cannot be written");
+  Print(stderr, "{}{}\n", name_checkpoint ? fmt::format("{}: ", model.folder()) : "", EvalLine(report));
+  return absl::OkStatus();
+}
+
+// The newest checkpoint of a run whenever there is a new one, until the run has ended.
+int Follow(const EvalCommandOptions& options) {
+  constexpr auto kPause = std::chrono::milliseconds(300);
+  FileSystem& fs = PosixFileSystem();
+  const SteadyClock clock;
+  const Duration limit = std::chrono::seconds(options.follow_seconds);
+  Time last_news = clock.Now();
+  std::string shown;
+  for (;;) {
+    // Asked before the newest checkpoint is: what is found afterwards is then the last one.
+    const absl::StatusOr<bool> ended = fs.Exists(options.model + "/result.json");
+    if (!ended.ok()) return Complain("eval", ended.status(), ExitCode::kCheckpoint);
+    std::vector<std::string> skipped;
+    const absl::StatusOr<std::string> newest = FindCheckpoint(fs, options.model, &skipped);
+    if (!newest.ok() && !absl::IsNotFound(newest.status())) {
+      return Complain("eval", newest.status(), ExitCode::kCheckpoint);
+    }
+    if (newest.ok() && *newest != shown) {
+      const auto model = LoadModel("eval", *newest);
+      if (!model.ok() && !absl::IsNotFound(model.status())) {
+        return Complain("eval", model.status(), ExitCode::kCheckpoint);
+      }
+      if (!model.ok()) continue;  // it was removed just now: there is a newer one
+      const auto report = Evaluate(fs, **model, options.data, ScoringOptions(options));
+      if (!report.ok()) return Complain("eval", report.status(), ScoringCode(report.status()));
+      std::string json;
+      const absl::Status told = ShowReport(*report, **model, /*name_checkpoint=*/true, &json);
+      if (!told.ok()) return Complain("eval", told, ExitCode::kModelError);
+      shown = *newest;
+      last_news = clock.Now();
+      continue;
+    }
+    if (*ended) return ToInt(ExitCode::kDone);
+    if (clock.Now() - last_news >= limit) {
+      return Complain("eval", DeadlineExceeded(fmt::format("no new checkpoint in {} for {} s, and the run has not ended",
+                                                           options.model, options.follow_seconds)),
+                      ExitCode::kStalled);
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 }  // namespace
 
 int RunEval(const EvalCommandOptions& options) {
@@ -62,16 +124,18 @@ int RunEval(const EvalCommandOptions& options) {
   if (const absl::Status status = CheckOutputPath(options.out, options.data); !options.out.empty() && !status.ok()) {
     return Complain("eval", status, ExitCode::kUsage);
   }
-  const auto model = LoadModel(options.model);
+  if (options.follow) {
+    if (options.out.empty()) return Follow(options);
+    return Complain("eval", InvalidArgument("--follow writes to stdout alone: leave --out away"), ExitCode::kUsage);
+  }
+  const auto model = LoadModel("eval", options.model);
   if (!model.ok()) return Complain("eval", model.status(), ExitCode::kCheckpoint);
   FileSystem& fs = PosixFileSystem();
   const auto report = Evaluate(fs, **model, options.data, ScoringOptions(options));
   if (!report.ok()) return Complain("eval", report.status(), ScoringCode(report.status()));
-  const std::string json = EvalJson(*report) + "\n";
-  if (!Print("{}", json) || std::fflush(stdout) != 0) {
-    return Complain("eval", Unavailable("stdout cannot be written"), ExitCode::kModelError);
-  }
-  Print(stderr, "{}\n", EvalLine(*report));
+  std::string json;
+  const absl::Status told = ShowReport(*report, **model, /*name_checkpoint=*/false, &json);
+  if (!told.ok()) return Complain("eval", told, ExitCode::kModelError);
   if (options.out.empty()) return ToInt(ExitCode::kDone);
   const absl::Status written = WriteFileAtomically(fs, options.out, json);
   return written.ok() ? ToInt(ExitCode::kDone) : Complain("eval", written, ExitCode::kModelError);
@@ -85,7 +149,7 @@ int RunPredict(const EvalCommandOptions& options) {
   if (const absl::Status status = CheckOutputPath(out, options.data); out != "-" && !status.ok()) {
     return Complain("predict", status, ExitCode::kUsage);
   }
-  const auto model = LoadModel(options.model);
+  const auto model = LoadModel("predict", options.model);
   if (!model.ok()) return Complain("predict", model.status(), ExitCode::kCheckpoint);
   const auto report = Predict(PosixFileSystem(), **model, options.data, ScoringOptions(options), out);
   if (!report.ok()) return Complain("predict", report.status(), ScoringCode(report.status()));

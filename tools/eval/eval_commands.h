@@ -9,8 +9,10 @@
 namespace capstan {
 
 struct EvalCommandOptions {
-  std::string model;                     // folder of a saved model, or of a run (its model/ is taken)
+  std::string model;                     // a run, its checkpoints, or one of them; the newest good one is taken
   std::vector<std::string> data;         // files
+  bool follow = false;           // eval: the newest checkpoint whenever there is one, until the run has ended
+  uint32_t follow_seconds = 3600;  // without a new checkpoint for so long it ends, with exit code 204
   std::string out;                       // eval: "" is none, the JSON goes there too; predict: "" is stdout
   unsigned threads = 0;                  // 0: one per processor
   std::optional<uint64_t> max_bad_rows;  // default: as the model was trained

@@ -6,6 +6,8 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "proto/checkpoint.pb.h"
+
 namespace capstan {
 namespace {
 
@@ -44,8 +46,13 @@ absl::StatusOr<EvalReport> Evaluate(FileSystem& fs, const SavedModel& model,
   return report;
 }
 
-std::string EvalJson(const EvalReport& report) {
+std::string EvalJson(const EvalReport& report, const CheckpointManifest* manifest) {
   nlohmann::ordered_json json;
+  if (manifest != nullptr) {
+    json["checkpoint"] = manifest->id();
+    json["step"] = manifest->version();
+    json["examples"] = manifest->examples();
+  }
   json["rows"] = report.metrics.rows;
   json["bad_rows"] = report.bad_rows;
   json["auc"] = FigureOrNull(report.metrics.auc);

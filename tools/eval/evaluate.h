@@ -11,6 +11,8 @@
 
 namespace capstan {
 
+class CheckpointManifest;
+
 struct EvalReport {
   EvalMetrics metrics;
   uint64_t input_rows = 0;  // bad ones included
@@ -24,8 +26,8 @@ absl::StatusOr<EvalReport> Evaluate(FileSystem& fs, const SavedModel& model,
                                     const std::vector<std::string>& files, const ScoreOptions& options);
 
 // {"rows":…,"bad_rows":…,"auc":…,"logloss":…,"accuracy":…,"calibration":…,"normalized_entropy":…,"seconds":…};
-// null: not defined on these rows.
-std::string EvalJson(const EvalReport& report);
+// null: not defined on these rows. With a manifest: also "checkpoint", "step" and "examples", of what was measured.
+std::string EvalJson(const EvalReport& report, const CheckpointManifest* manifest = nullptr);
 // The same for a person, one line.
 std::string EvalLine(const EvalReport& report);
 

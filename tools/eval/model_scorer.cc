@@ -11,8 +11,8 @@
 #include "data/dataset.h"
 #include "kernels/compute_thread.h"
 #include "models/model.h"
-#include "proto/control.pb.h"
-#include "storage/model_store.h"
+#include "proto/checkpoint.pb.h"
+#include "storage/saved_model.h"
 
 namespace capstan {
 // (Not in the anonymous namespace: members of types that have linkage.)

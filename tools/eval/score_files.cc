@@ -11,8 +11,8 @@
 
 #include "data/dataset.h"
 #include "kernels/cpu_isa.h"
-#include "proto/control.pb.h"
-#include "storage/model_store.h"
+#include "proto/checkpoint.pb.h"
+#include "storage/saved_model.h"
 #include "tools/eval/model_scorer.h"
 
 namespace capstan {

@@ -49,6 +49,9 @@ constexpr Range kRanges[] = {
     {"cluster", "request_timeout_ms", 10, 600'000, "ms; a request without an answer is sent again"},
     {"cluster", "stall_timeout_ms", 100, 604'800'000, "ms without progress"},
     {"cluster", "inflight_bytes", kMiB, 1'048'576 * kMiB, "bytes; the largest request must fit"},
+    {"checkpoint", "full_every", 1, 1'000'000, "checkpoints, of which one is full"},
+    {"checkpoint", "keep_last", 1, 1'000'000, "checkpoints"},
+    {"checkpoint", "timeout_ms", 1000, 86'400'000, "ms without progress of a checkpoint"},
     {"cluster", "shard_buffer_bytes", kMiB, 16'777'216 * kMiB, "bytes; the pushes of one step must fit"},
 };
 

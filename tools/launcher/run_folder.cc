@@ -13,6 +13,8 @@
 namespace capstan {
 namespace {
 
+constexpr uint64_t kMaxMetricsBytes = uint64_t{1} << 30;
+
 std::string TimeForName(int64_t now) {
   const auto seconds = static_cast<std::time_t>(now);
   std::tm local = {};
@@ -74,6 +76,8 @@ std::string ResultJson(const RunResult& result) {
       result.seconds > 0 ? static_cast<double>(result.examples) / result.seconds : 0.0;
   json["model_sha256"] = nullptr;
   if (!result.model_sha256.empty()) json["model_sha256"] = result.model_sha256;
+  json["checkpoint"] = nullptr;
+  if (!result.checkpoint.empty()) json["checkpoint"] = result.checkpoint;
   json["eval"] = nullptr;
   if (result.eval) {
     nlohmann::ordered_json eval;
@@ -103,6 +107,29 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path) {
   return RunFolder(path);
 }
 
+absl::StatusOr<RunFolder> RunFolder::Continue(const std::string& path, uint64_t examples) {
+  CAPSTAN_ASSIGN_OR_RETURN(RunFolder folder, Open(path));
+  FileSystem& fs = PosixFileSystem();
+  CAPSTAN_RETURN_IF_ERROR(fs.MakeFolders(path + "/logs"));
+  const absl::Status removed = fs.Remove(path + "/result.json");
+  if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+  // What came after the checkpoint is trained, and told, once more.
+  const absl::StatusOr<std::string> text = ReadWholeFile(fs, path + "/metrics.jsonl", kMaxMetricsBytes);
+  if (absl::IsNotFound(text.status())) return folder;
+  if (!text.ok()) return text.status();
+  std::string kept;
+  for (size_t begin = 0; begin < text->size();) {
+    const size_t end = text->find('\n', begin);
+    if (end == std::string::npos) break;  // torn
+    const std::string line = text->substr(begin, end + 1 - begin);
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object() && json.value("examples", uint64_t{0}) <= examples) kept += line;
+    begin = end + 1;
+  }
+  CAPSTAN_RETURN_IF_ERROR(WriteFileAtomically(fs, path + "/metrics.jsonl", kept));
+  return folder;
+}
+
 std::string RunFolder::log_path(std::string_view process) const {
   return fmt::format("{}/logs/{}.log", path_, process);
 }
@@ -111,10 +138,18 @@ absl::Status RunFolder::WriteJob(std::string_view text) {
   return WriteFileAtomically(PosixFileSystem(), path_ + "/job.textproto", text);
 }
 
+// The file of a continued run keeps its lines.
+absl::Status RunFolder::OpenMetrics() {
+  FileSystem& fs = PosixFileSystem();
+  const std::string path = path_ + "/metrics.jsonl";
+  const absl::StatusOr<std::string> before = ReadWholeFile(fs, path, kMaxMetricsBytes);
+  if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
+  CAPSTAN_ASSIGN_OR_RETURN(metrics_, fs.Create(path));
+  return before.ok() ? metrics_->Append(before->data(), before->size()) : absl::OkStatus();
+}
+
 absl::Status RunFolder::AppendMetrics(std::string_view line) {
-  if (metrics_ == nullptr) {
-    CAPSTAN_ASSIGN_OR_RETURN(metrics_, PosixFileSystem().Create(path_ + "/metrics.jsonl"));
-  }
+  if (metrics_ == nullptr) CAPSTAN_RETURN_IF_ERROR(OpenMetrics());
   CAPSTAN_RETURN_IF_ERROR(metrics_->Append(line.data(), line.size()));
   CAPSTAN_RETURN_IF_ERROR(metrics_->Append("\n", 1));
   return metrics_->Sync();

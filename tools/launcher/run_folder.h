@@ -2,7 +2,8 @@
 //   job.textproto   everything effective
 //   metrics.jsonl   one line per interval
 //   result.json     written last
-//   model/          the saved model (storage/model_store.h)
+//   checkpoints/    C000001 …; the newest is the model (storage/checkpoint_format.h)
+//   scheduler/      the scheduler's state, a folder for each job id (storage/scheduler_state_store.h)
 //   logs/           one file per process
 #pragma once
 
@@ -35,6 +36,7 @@ struct RunResult {
   uint64_t steps = 0;
   double seconds = 0;
   std::string model_sha256;
+  std::string checkpoint;  // folder of the newest checkpoint of this run; empty: none
   std::optional<RunEval> eval;
 };
 std::string ResultJson(const RunResult& result);
@@ -52,8 +54,12 @@ class RunFolder {
   // A folder that Create made in another process.
   static absl::StatusOr<RunFolder> Open(const std::string& path);
 
+  // A folder that a run has ended in, to go on in it: metrics.jsonl is continued after the lines of the first
+  // `examples` examples, result.json is removed.
+  static absl::StatusOr<RunFolder> Continue(const std::string& path, uint64_t examples);
+
   const std::string& path() const { return path_; }
-  std::string model_path() const { return path_ + "/model"; }
+  std::string checkpoints_path() const { return path_ + "/checkpoints"; }
   std::string log_path(std::string_view process) const;
 
   absl::Status WriteJob(std::string_view text);
@@ -63,6 +69,7 @@ class RunFolder {
 
  private:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
+  absl::Status OpenMetrics();
   std::string path_;
   std::unique_ptr<WritableFile> metrics_;
 };

@@ -67,7 +67,7 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Make() {
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGCHLD, SIGINT, SIGTERM}) {
+  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1}) {
     struct sigaction old = {};
     if (sigaction(signal, &action, &old) != 0) {
       return Internal(fmt::format("taking signal {}: {}", signal, std::strerror(errno)));
@@ -116,14 +116,22 @@ void Supervisor::ReapAll() {
   }
 }
 
-bool Supervisor::WaitForSignal(Time deadline) {
+int Supervisor::WaitForSignal(Time deadline) {
   pollfd waiting = {pipe_[0], POLLIN, 0};
   // Interrupted by the signal itself (-1): it is in the pipe.
-  if (poll(&waiting, 1, PollTimeout(deadline)) == 0) return false;
-  bool interrupted = false;
+  if (poll(&waiting, 1, PollTimeout(deadline)) == 0) return 0;
+  const auto urgency = [](int signal) { return signal == SIGINT ? 3 : signal == SIGTERM ? 2 : signal == SIGUSR1 ? 1 : 0; };
+  int most = 0;
   unsigned char signal = 0;
-  while (read(pipe_[0], &signal, 1) == 1) interrupted |= signal != SIGCHLD;
-  return interrupted;
+  while (read(pipe_[0], &signal, 1) == 1) {
+    if (urgency(signal) > urgency(most)) most = signal;
+  }
+  return most;
+}
+
+bool Supervisor::Signal(const std::string& name, int signal) {
+  const std::optional<pid_t> child = pid(name);
+  return child.has_value() && kill(*child, signal) == 0;
 }
 
 SupervisorEvent Supervisor::Wait(Time deadline) {
@@ -139,7 +147,8 @@ SupervisorEvent Supervisor::Wait(Time deadline) {
       exited_.erase(first);
       return event;
     }
-    if (WaitForSignal(deadline)) {
+    event.signal = WaitForSignal(deadline);
+    if (event.signal != 0) {
       event.kind = SupervisorEvent::Kind::kInterrupt;
       return event;
     }
@@ -158,7 +167,8 @@ void Supervisor::Terminate(Duration grace) {
   const Time deadline = SteadyNow() + grace;
   SignalAll(SIGTERM);
   for (ReapAll(); !children_.empty() && SteadyNow() < deadline; ReapAll()) {
-    if (WaitForSignal(deadline)) break;  // told twice: at once
+    const int signal = WaitForSignal(deadline);
+    if (signal == SIGINT || signal == SIGTERM) break;  // told twice: at once
   }
   SignalAll(SIGKILL);
   while (!children_.empty()) {
@@ -182,8 +192,9 @@ std::optional<pid_t> Supervisor::pid(const std::string& name) const {
 }
 
 SupervisedEnd SuperviseUntilEnd(Supervisor* supervisor, Duration tick, const std::function<void()>& on_tick,
-                                Duration grace) {
+                                const std::function<bool(int signal)>& on_signal, Duration grace) {
   SupervisedEnd end;
+  bool told = false;
   Time next_tick = SteadyNow() + tick;
   while (true) {
     const SupervisorEvent event = supervisor->Wait(next_tick);
@@ -193,6 +204,13 @@ SupervisedEnd SuperviseUntilEnd(Supervisor* supervisor, Duration tick, const std
         next_tick = SteadyNow() + tick;
         continue;
       case SupervisorEvent::Kind::kInterrupt:
+        if (event.signal == SIGUSR1) {
+          if (on_signal != nullptr) on_signal(event.signal);
+          continue;
+        }
+        if (event.signal == SIGTERM && on_signal != nullptr && !std::exchange(told, true) && on_signal(SIGTERM)) {
+          continue;
+        }
         end.exit_code = ToInt(ExitCode::kInterrupted);
         end.message = "interrupted";
         break;

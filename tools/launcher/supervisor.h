@@ -41,11 +41,12 @@ struct SupervisorEvent {
   enum class Kind { kExit, kInterrupt, kDeadline };
   Kind kind = Kind::kDeadline;
   ChildExit exit;  // kExit
+  int signal = 0;  // kInterrupt: which came, SIGINT before SIGTERM before SIGUSR1
 };
 
 // Use from one thread, the one that lives longest: the kernel kills the children when the thread that started
 // them ends. At most one Supervisor at a time in a process: while it lives, SIGCHLD, SIGINT and SIGTERM of
-// the process, in whatever thread they arrive, come to it; afterwards they do what they did before.
+// the process (and SIGUSR1), in whatever thread they arrive, come to it; afterwards they do what they did before.
 class Supervisor {
  public:
   static absl::StatusOr<std::unique_ptr<Supervisor>> Make();
@@ -64,6 +65,9 @@ class Supervisor {
   // once all are gone. Their ends are not told.
   void Terminate(Duration grace);
 
+  // Sends a signal to one child. False: it is not alive.
+  bool Signal(const std::string& name, int signal);
+
   std::vector<std::string> alive() const;  // names
   std::optional<pid_t> pid(const std::string& name) const;
 
@@ -76,7 +80,7 @@ class Supervisor {
   };
   Supervisor() = default;
   void ReapAll();
-  bool WaitForSignal(Time deadline);  // true: SIGINT or SIGTERM came
+  int WaitForSignal(Time deadline);  // the most urgent that came besides SIGCHLD; 0: none
   void SignalAll(int signal);
 
   int pipe_[2] = {-1, -1};  // the handler writes numbers of signals
@@ -92,7 +96,10 @@ struct SupervisedEnd {
   std::string message;  // empty if all ended with 0
 };
 inline constexpr Duration kTerminateGrace = std::chrono::seconds(3);
+// on_signal (may be empty): true where the children see to it and supervision goes on. A second SIGTERM, and SIGINT,
+// always end it; SIGUSR1 never does.
 SupervisedEnd SuperviseUntilEnd(Supervisor* supervisor, Duration tick, const std::function<void()>& on_tick,
+                                const std::function<bool(int signal)>& on_signal = nullptr,
                                 Duration grace = kTerminateGrace);
 
 }  // namespace capstan

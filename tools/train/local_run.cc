@@ -15,6 +15,7 @@
 #include "kernels/cpu_isa.h"
 #include "proto/control.pb.h"
 #include "ps/server_node.h"
+#include "tools/train/checkpoint_io.h"
 #include "tools/train/node_main.h"
 #include "tools/train/scheduler_side.h"
 #include "tools/train/signals.h"
@@ -45,7 +46,7 @@ MemberOptions LocalMember(NodeRole role, const std::string& name, const JobConfi
 // One log per process, also when there is only one. Thread-safe.
 class ProcessLog {
  public:
-  explicit ProcessLog(const std::string& path) : file_(std::fopen(path.c_str(), "we")) {}
+  explicit ProcessLog(const std::string& path) : file_(std::fopen(path.c_str(), "ae")) {}
   ~ProcessLog() {
     if (file_ != nullptr) std::fclose(file_);
   }
@@ -63,7 +64,7 @@ class ProcessLog {
 
 }  // namespace
 
-RunResult RunLocally(const EffectiveJob& job, RunFolder& folder, ProgressView& view) {
+RunResult RunLocally(const EffectiveJob& job, RunFolder& folder, const StartPoint& start, ProgressView& view) {
   InprocHub hub;
   const TransportFactory make_transport = [&hub] { return NewInprocTransport(hub, TransportOptions()); };
   ProcessLog process_log(folder.log_path("capstan"));
@@ -76,8 +77,9 @@ RunResult RunLocally(const EffectiveJob& job, RunFolder& folder, ProgressView& v
   side_options.heartbeats = false;
   side_options.view = &view;
   side_options.log = log;
+  side_options.start = start;
   SchedulerSide side(std::move(side_options), job, folder);
-  SignalWatcher signals([&side](int) { side.Stop(ExitCode::kInterrupted, "interrupted"); });
+  SignalWatcher signals([&side](int signal) { side.OnSignal(signal); });
 
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < cluster.servers(); ++i) {
@@ -86,8 +88,8 @@ RunResult RunLocally(const EffectiveJob& job, RunFolder& folder, ProgressView& v
     options.shards = cluster.shards();
     options.bind_endpoint = [i](uint32_t shard) { return fmt::format("inproc://server-{}/shard-{}", i, shard); };
     options.make_transport = make_transport;
-    options.file_system = &PosixFileSystem();
     options.log = log;
+    AddCheckpoints(&options);
     threads.emplace_back([options = std::move(options)]() mutable { ServerNode(std::move(options)).Run(); });
   }
   for (uint32_t i = 0; i < cluster.workers(); ++i) {

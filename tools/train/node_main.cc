@@ -1,5 +1,6 @@
 #include "tools/train/node_main.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -20,6 +21,7 @@
 namespace capstan {
 
 void StartLogging(const char* program) {
+  signal(SIGUSR1, SIG_IGN);  // it asks for a checkpoint: before anybody listens it must not kill
   FLAGS_logtostderr = true;
   FLAGS_minloglevel = 1;
   google::InitGoogleLogging(program);

@@ -22,13 +22,15 @@ absl::StatusOr<std::string> SchedulerEndpoint(const std::string& flag);
 absl::StatusOr<MemberOptions> MemberFromFlags(NodeRole role, const std::string& scheduler, const std::string& name,
                                               uint32_t join_timeout_ms);
 
-// Runs a ServerNode or WorkerNode; SIGINT and SIGTERM stop it. Prints why it ended; returns the exit code.
+// Runs a ServerNode or WorkerNode. SIGINT ends the job; SIGTERM ends it after one more checkpoint; SIGUSR1 is for the
+// scheduler and does nothing here. Prints why it ended; returns the exit code.
 template <typename Node>
 int RunUntilEnd(Node& node) {
   ExitCode code;
   {
     SignalWatcher signals([&node](int signal) {
-      node.Stop(ExitCode::kInterrupted, signal == SIGINT ? "interrupted" : "asked to end (SIGTERM)");
+      if (signal == SIGINT) node.Stop(ExitCode::kInterrupted, "interrupted");
+      if (signal == SIGTERM) node.Stop(ExitCode::kPreempted, "asked to end (SIGTERM)");
     });
     code = node.Run();
   }

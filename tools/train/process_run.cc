@@ -31,7 +31,11 @@ RunResult Failure(int code, std::string reason) {
 // Shows the lines that the scheduler appends to metrics.jsonl.
 class MetricsFollower {
  public:
-  MetricsFollower(std::string path, ProgressView& view) : path_(std::move(path)), view_(view) {}
+  // Shows what is appended from now on.
+  MetricsFollower(std::string path, ProgressView& view) : path_(std::move(path)), view_(view) {
+    const absl::StatusOr<std::unique_ptr<RandomAccessFile>> file = PosixFileSystem().Open(path_);
+    if (file.ok()) read_ = (*file)->size();
+  }
 
   void Follow() {
     const absl::StatusOr<std::unique_ptr<RandomAccessFile>> file = PosixFileSystem().Open(path_);
@@ -69,16 +73,24 @@ class MetricsFollower {
 
 class Launch {
  public:
-  Launch(const EffectiveJob& job, RunFolder& folder, std::string programs)
-      : job_(job), folder_(folder), programs_(std::move(programs)) {}
+  Launch(const EffectiveJob& job, RunFolder& folder, const StartPoint& start, std::string programs)
+      : job_(job), folder_(folder), start_(start), programs_(std::move(programs)) {}
 
   absl::Status Start(Supervisor& supervisor) {
     const std::string effective = folder_.path() + "/effective.pb";
     CAPSTAN_RETURN_IF_ERROR(WriteFileAtomically(PosixFileSystem(), effective, job_.SerializeAsString()));
     const std::string address_file = folder_.path() + "/scheduler.address";
-    CAPSTAN_RETURN_IF_ERROR(Spawn(supervisor, "scheduler", "capstan-scheduler", ExitCode::kSchedulerLost,
-                                  {"--effective_job=" + effective, "--output=" + folder_.path(),
-                                   "--bind=127.0.0.1:0", "--address_file=" + address_file}));
+    std::vector<std::string> arguments = {"--effective_job=" + effective, "--output=" + folder_.path(),
+                                          "--bind=127.0.0.1:0", "--address_file=" + address_file};
+    if (!start_.from.folder.empty()) {
+      arguments.push_back((start_.from.warm ? "--warm_start=" : "--resume=") + start_.from.folder);
+      if (start_.from.warm) arguments.push_back("--tables=" + start_.tables);
+    }
+    FileSystem& fs = PosixFileSystem();
+    const absl::Status old = fs.Remove(address_file);  // of a run before this one
+    if (!old.ok() && !absl::IsNotFound(old)) return old;
+    CAPSTAN_RETURN_IF_ERROR(
+        Spawn(supervisor, "scheduler", "capstan-scheduler", ExitCode::kSchedulerLost, std::move(arguments)));
     CAPSTAN_ASSIGN_OR_RETURN(const std::string address, AwaitAddress(supervisor, address_file));
     const ClusterConfig& cluster = job_.config().cluster();
     const std::string timeout = fmt::format("--join_timeout_ms={}", cluster.join_timeout_ms());
@@ -123,6 +135,7 @@ class Launch {
 
   const EffectiveJob& job_;
   RunFolder& folder_;
+  const StartPoint& start_;
   const std::string programs_;
   const SteadyClock clock_;
 };
@@ -141,6 +154,7 @@ absl::StatusOr<RunResult> ReadResult(const RunFolder& folder) {
   result.steps = json.value("steps", uint64_t{0});
   result.seconds = json.value("seconds", 0.0);
   if (json.contains("model_sha256") && json["model_sha256"].is_string()) result.model_sha256 = json["model_sha256"];
+  if (json.contains("checkpoint") && json["checkpoint"].is_string()) result.checkpoint = json["checkpoint"];
   if (json.contains("eval") && json["eval"].is_object()) {
     const nlohmann::json& eval = json["eval"];
     const auto figure = [&eval](const char* key) -> std::optional<double> {
@@ -160,10 +174,12 @@ absl::StatusOr<RunResult> ReadResult(const RunFolder& folder) {
 
 }  // namespace
 
-RunResult RunProcesses(const EffectiveJob& job, RunFolder& folder, const std::string& programs, ProgressView& view) {
+RunResult RunProcesses(const EffectiveJob& job, RunFolder& folder, const StartPoint& start, const std::string& programs,
+                       ProgressView& view) {
   absl::StatusOr<std::unique_ptr<Supervisor>> supervisor = Supervisor::Make();
   if (!supervisor.ok()) return Failure(ToInt(ExitCode::kUsage), std::string(supervisor.status().message()));
-  Launch launch(job, folder, programs);
+  MetricsFollower follower(folder.path() + "/metrics.jsonl", view);
+  Launch launch(job, folder, start, programs);
   const absl::Status started = launch.Start(**supervisor);
   if (!started.ok()) {
     (*supervisor)->Terminate(kTerminateGrace);
@@ -175,8 +191,9 @@ RunResult RunProcesses(const EffectiveJob& job, RunFolder& folder, const std::st
     folder.WriteResult(failure).IgnoreError();  // the exit code and the message say it too
     return failure;
   }
-  MetricsFollower follower(folder.path() + "/metrics.jsonl", view);
-  const SupervisedEnd end = SuperviseUntilEnd(supervisor->get(), kPollTick, [&follower] { follower.Follow(); });
+  const SupervisedEnd end = SuperviseUntilEnd(
+      supervisor->get(), kPollTick, [&follower] { follower.Follow(); },
+      [&supervisor](int signal) { return (*supervisor)->Signal("scheduler", signal); });
   follower.Follow();
   view.EndLine();
   absl::StatusOr<RunResult> result = ReadResult(folder);

@@ -6,6 +6,7 @@
 
 #include "tools/launcher/progress.h"
 #include "tools/launcher/run_folder.h"
+#include "tools/train/start_point.h"
 
 namespace capstan {
 
@@ -13,6 +14,6 @@ class EffectiveJob;
 
 // `programs`: the folder with capstan-scheduler, capstan-ps and capstan-worker. The first process that fails is the
 // cause that the result names. Call before other threads start.
-RunResult RunProcesses(const EffectiveJob& job, RunFolder& folder, const std::string& programs, ProgressView& view);
+RunResult RunProcesses(const EffectiveJob& job, RunFolder& folder, const StartPoint& start, const std::string& programs, ProgressView& view);
 
 }  // namespace capstan

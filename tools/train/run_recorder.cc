@@ -2,11 +2,16 @@
 
 #include <utility>
 
+#include <fmt/core.h>
+
 namespace capstan {
 
 RunRecorder::RunRecorder(Settings settings, RunFolder& folder, ProgressView* view,
                          std::function<void(const std::string& line)> log)
-    : settings_(settings), folder_(folder), view_(view), log_(std::move(log)) {}
+    : settings_(settings), folder_(folder), view_(view), log_(std::move(log)) {
+  last_sample_.examples = settings_.done_examples;
+  recorded_.examples = settings_.done_examples;
+}
 
 void RunRecorder::OnPhase(const std::string& what) {
   if (view_ != nullptr) view_->EndLine();
@@ -26,6 +31,12 @@ void RunRecorder::OnProgress(const ProgressReport& report) {
   if (!training_ || now < next_) return;
   next_ = now + settings_.interval;
   Record(report, now);
+}
+
+void RunRecorder::OnCheckpoint(const CheckpointEntry& entry, const std::string& reason) {
+  if (view_ != nullptr) view_->EndLine();
+  log_(fmt::format("checkpoint {} ({}): step {}, {} examples, {}, {:.1f} MB", entry.folder, reason, entry.version,
+                   entry.examples, entry.full ? "full" : "incremental", static_cast<double>(entry.bytes) / 1e6));
 }
 
 void RunRecorder::Record(const ProgressReport& report, Time now) {

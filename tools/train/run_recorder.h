@@ -17,6 +17,7 @@ class RunRecorder final : public SchedulerEvents {
     uint64_t total_examples = 0;   // rows × epochs
     uint32_t epochs = 1;
     uint32_t workers = 1;
+    uint64_t done_examples = 0;    // before this run, by the checkpoint it goes on from
     Duration interval = std::chrono::seconds(1);
   };
   // `view` may be null: then nothing is shown. `log` gets the lines for a person.
@@ -26,6 +27,7 @@ class RunRecorder final : public SchedulerEvents {
   void OnPhase(const std::string& what) override;
   void OnTraining() override;
   void OnProgress(const ProgressReport& report) override;
+  void OnCheckpoint(const CheckpointEntry& entry, const std::string& reason) override;
 
   // Writes the last sample; kUnavailable if any line could not be written.
   absl::Status Finish();

@@ -1,5 +1,7 @@
 #include "tools/train/scheduler_side.h"
 
+#include <signal.h>
+
 #include <utility>
 
 #include <fmt/core.h>
@@ -8,7 +10,7 @@
 #include "common/version.h"
 #include "kernels/cpu_isa.h"
 #include "proto/control.pb.h"
-#include "storage/model_store.h"
+#include "storage/saved_model.h"
 #include "tools/eval/evaluate.h"
 #include "tools/train/run_recorder.h"
 
@@ -21,6 +23,7 @@ SchedulerSide::SchedulerSide(SchedulerSideOptions options, const EffectiveJob& j
   settings.total_examples = job.plan().rows() * config.epochs();
   settings.epochs = config.epochs();
   settings.workers = config.cluster().workers();
+  settings.done_examples = options_.start.from.examples;
   settings.interval = std::chrono::seconds(config.metrics_seconds());
   recorder_ = std::make_unique<RunRecorder>(settings, folder_, options_.view, options_.log);
 
@@ -30,7 +33,10 @@ SchedulerSide::SchedulerSide(SchedulerSideOptions options, const EffectiveJob& j
   node.core.incarnation = static_cast<Incarnation>(random.Next() | 1);
   node.core.job_id = random.Next() | 1;
   node.core.cpu_isa = BestCpuIsa();
-  node.core.model_folder = folder_.model_path();
+  node.core.from = options_.start.from;
+  node.core.lineage = options_.start.lineage;
+  node.checkpoint_root = folder_.checkpoints_path();
+  node.state_folder = fmt::format("{}/scheduler/{:016x}", folder_.path(), node.core.job_id);
   node.core.heartbeats = options_.heartbeats;
   node.bind_endpoint = options_.bind_endpoint;
   node.make_transport = options_.make_transport;
@@ -46,16 +52,15 @@ void SchedulerSide::Stop(ExitCode code, const std::string& reason) {
   node_->Stop(code, reason);
 }
 
+void SchedulerSide::OnSignal(int signal) {
+  if (signal == SIGUSR1) return node_->AskCheckpoint("SIGUSR1");
+  if (signal == SIGTERM && !terminated_.exchange(true)) return node_->Preempt("SIGTERM");
+  Stop(ExitCode::kInterrupted, "interrupted");
+}
+
 RunResult SchedulerSide::Run() {
   RunResult result;
-  SchedulerResult trained;
-  const absl::Status made = PosixFileSystem().MakeFolders(folder_.model_path());
-  if (made.ok()) {
-    trained = node_->Run();
-  } else {
-    trained.exit_code = ExitCode::kCheckpoint;
-    trained.reason = std::string(made.message());
-  }
+  const SchedulerResult trained = node_->Run();
   if (options_.on_training_end) options_.on_training_end();
   const absl::Status recorded = recorder_->Finish();
   if (!recorded.ok())
@@ -66,6 +71,7 @@ RunResult SchedulerSide::Run() {
   result.steps = trained.steps;
   result.seconds = trained.training_seconds;
   result.model_sha256 = trained.model_sha256;
+  result.checkpoint = trained.checkpoint;
   options_.log(fmt::format("the scheduler answered {} requests of workers in {} steps", trained.requests,
                            trained.steps));
   for (const auto& [count, of] : {std::pair(trained.frames.refused_version, "of another version"),
@@ -79,16 +85,19 @@ RunResult SchedulerSide::Run() {
     options_.log(fmt::format("{} gradient rows were not finite and were left out", trained.nonfinite_rows));
   }
   if (trained.exit_code == ExitCode::kDone) {
-    const absl::Status evaluated = EvaluateModel(&result);
+    const absl::Status evaluated = EvaluateModel(trained.checkpoint, &result);
     if (absl::IsCancelled(evaluated)) {
       result.exit_code = ToInt(ExitCode::kInterrupted);
-      result.reason = fmt::format("interrupted while evaluating; the model is saved in {}", folder_.model_path());
+      result.reason = fmt::format("interrupted while evaluating; the model is saved in {}", trained.checkpoint);
     } else if (!evaluated.ok()) {
       result.exit_code = ToInt(ExitCode::kData);
       result.reason = fmt::format("evaluation: {}", std::string(evaluated.message()));
     }
   }
-  result.status = result.exit_code == 0 ? "done" : result.exit_code == 130 ? "interrupted" : "failed";
+  result.status = result.exit_code == 0     ? "done"
+                  : result.exit_code == 130 ? "interrupted"
+                  : result.exit_code == 203 ? "preempted"
+                                            : "failed";
   const absl::Status written = folder_.WriteResult(result);
   if (!written.ok()) {
     options_.log(fmt::format("result.json: {}", std::string(written.message())));
@@ -97,11 +106,11 @@ RunResult SchedulerSide::Run() {
   return result;
 }
 
-absl::Status SchedulerSide::EvaluateModel(RunResult* result) {
+absl::Status SchedulerSide::EvaluateModel(const std::string& checkpoint, RunResult* result) {
   const DataConfig& data = job_->config().data();
   if (data.eval_size() == 0) return absl::OkStatus();
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> model,
-                           SavedModel::Load(PosixFileSystem(), folder_.model_path()));
+                           SavedModel::Load(PosixFileSystem(), checkpoint));
   CAPSTAN_RETURN_IF_ERROR(PinIsaOf(*model));  // the instruction set that it was trained with
   ScoreOptions options;
   options.cancelled = [this] { return stopped_.load(); };
@@ -120,8 +129,10 @@ absl::Status SchedulerSide::EvaluateModel(RunResult* result) {
 
 std::string SummaryOf(const RunResult& result, const std::string& folder) {
   if (result.exit_code != 0) {
-    return fmt::format("{} (exit code {}): {}\nlogs are in {}/logs\n", result.status, result.exit_code,
-                       result.reason, folder);
+    return fmt::format("{} (exit code {}): {}\nlogs are in {}/logs\n{}", result.status, result.exit_code,
+                       result.reason, folder,
+                       result.checkpoint.empty() ? "" : fmt::format("newest checkpoint: {}; go on with --output={} --resume\n",
+                                                                    result.checkpoint, folder));
   }
   std::string text = fmt::format(
       "trained on {} examples in {} steps, {:.1f} s ({:.0f} examples/s)\n", result.examples, result.steps,
@@ -134,7 +145,7 @@ std::string SummaryOf(const RunResult& result, const std::string& folder) {
                         figure(result.eval->auc), figure(result.eval->logloss), figure(result.eval->accuracy),
                         figure(result.eval->calibration), result.eval->rows);
   }
-  text += fmt::format("model: {}/model  sha256 {}\n", folder, result.model_sha256);
+  text += fmt::format("model: {}  sha256 {}\n", result.checkpoint, result.model_sha256);
   return text;
 }
 

@@ -11,6 +11,7 @@
 #include "scheduler/scheduler_node.h"
 #include "tools/launcher/progress.h"
 #include "tools/launcher/run_folder.h"
+#include "tools/train/start_point.h"
 
 namespace capstan {
 
@@ -22,28 +23,32 @@ struct SchedulerSideOptions {
   std::function<void(const std::string& endpoint)> on_bound;
   std::function<void(const std::string& line)> log;
   std::function<void()> on_training_end;                       // before evaluation; may be empty
+  StartPoint start;                                            // where training begins
 };
 
 class RunRecorder;
 
 class SchedulerSide {
  public:
-  // `job` from PlanJob. The folder exists; the model goes to folder.model_path().
+  // `job` from PlanJob. The folder exists; checkpoints, of which the last one is the model, go to
+  // folder.checkpoints_path().
   SchedulerSide(SchedulerSideOptions options, const EffectiveJob& job, RunFolder& folder);
   ~SchedulerSide();
 
   RunResult Run();
   void Stop(ExitCode code, const std::string& reason);  // from any thread; ends an evaluation too
+  // From any thread. SIGINT ends the job, SIGTERM ends it after one more checkpoint, SIGUSR1 takes a checkpoint.
+  void OnSignal(int signal);
 
  private:
-  absl::Status EvaluateModel(RunResult* result);
+  absl::Status EvaluateModel(const std::string& checkpoint, RunResult* result);
 
   const SchedulerSideOptions options_;
   std::unique_ptr<EffectiveJob> job_;
   RunFolder& folder_;
   std::unique_ptr<RunRecorder> recorder_;
   std::unique_ptr<SchedulerNode> node_;
-  std::atomic<bool> stopped_{false};
+  std::atomic<bool> stopped_{false}, terminated_{false};
 };
 
 // The lines that end a run, for a person.

@@ -17,6 +17,7 @@ SignalWatcher::SignalWatcher(std::function<void(int signal)> on_signal) {
   sigemptyset(&watched);
   sigaddset(&watched, SIGINT);
   sigaddset(&watched, SIGTERM);
+  sigaddset(&watched, SIGUSR1);
   PCHECK(pthread_sigmask(SIG_BLOCK, &watched, &before_) == 0);
   signal_fd_ = signalfd(-1, &watched, SFD_CLOEXEC);
   PCHECK(signal_fd_ >= 0);

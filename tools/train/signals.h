@@ -1,4 +1,4 @@
-// Turns SIGINT and SIGTERM into a call on a thread of its own.
+// Turns SIGINT, SIGTERM and SIGUSR1 into a call on a thread of its own.
 #pragma once
 
 #include <signal.h>

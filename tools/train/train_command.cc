@@ -1,23 +1,19 @@
 #include "tools/train/train_command.h"
 
 #include <cstdio>
-#include <ctime>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "common/exit_code.h"
-#include "proto/control.pb.h"
-#include "ps/optimizers.h"
-#include "tools/job/job_file.h"
 #include "tools/job/job_text.h"
-#include "tools/job/plan_job.h"
 #include "tools/launcher/progress.h"
 #include "tools/launcher/run_folder.h"
 #include "tools/train/local_run.h"
+#include "tools/train/prepare_run.h"
 #include "tools/train/process_run.h"
 #include "tools/train/programs.h"
 #include "tools/train/scheduler_side.h"
-#include "tools/train/train_job.h"
 #include "tools/print.h"
 
 namespace capstan {
@@ -28,39 +24,71 @@ int Complain(ExitCode code, const absl::Status& status) {
   return ToInt(code);
 }
 
-std::vector<std::string> KnownOptimizers() {
-  std::vector<std::string> names;
-  for (const std::string_view name : OptimizerNames()) names.emplace_back(name);
-  return names;
+RunResult RunOnce(const TrainOptions& options, const PreparedRun& run, RunFolder& folder) {
+  Print(stderr, "{}: {} rows in {} splits, {} epoch{}, {} ranks, {}; output in {}\n", run.config.name(),
+        run.job.plan().rows(), run.job.plan().split_size(), run.config.epochs(), run.config.epochs() == 1 ? "" : "s",
+        run.config.ranks(), run.config.consistency(), folder.path());
+  if (run.source != nullptr) {
+    Print(stderr, "goes on from {}: epoch {}, step {}, {} examples done\n", run.source->folder(), run.start.from.epoch + 1,
+          run.start.from.version, run.start.from.examples);
+  }
+  ProgressView view(stdout);
+  const RunResult result = options.servers.has_value()
+                               ? RunProcesses(run.job, folder, run.start, FolderOfThisProgram(), view)
+                               : RunLocally(run.job, folder, run.start, view);
+  view.EndLine();
+  Print(stderr, "{}", SummaryOf(result, folder.path()));
+  return result;
+}
+
+// A changed plan of batches begins with an epoch: the one under way is finished first, as it was begun.
+absl::StatusOr<RunResult> FinishEpoch(const TrainOptions& options, const JobConfig& wanted, PreparedRun* run,
+                                      RunFolder& folder) {
+  PreparedRun rest;
+  rest.config = run->source->job().config();
+  *rest.config.mutable_cluster() = wanted.cluster();
+  if (rest.config.cluster().workers() > rest.config.ranks()) {
+    rest.config.mutable_cluster()->set_workers(rest.config.ranks());
+  }
+  rest.config.set_epochs(run->source->EpochsBegun());
+  rest.config.mutable_data()->clear_eval();
+  Print(stderr, "{}: epoch {} is finished as it was begun\n", run->source->ChangedPlan(wanted), rest.config.epochs());
+  CAPSTAN_RETURN_IF_ERROR(run->source->PlanJob(rest.config, &rest.job));
+  CAPSTAN_ASSIGN_OR_RETURN(rest.start, run->source->Start(rest.job));
+  RunResult result = RunOnce(options, rest, folder);
+  if (result.exit_code != 0) return result;
+  std::vector<std::string> notes;
+  CAPSTAN_ASSIGN_OR_RETURN(run->source, ResumeSource::Open(PosixFileSystem(), result.checkpoint, &notes));
+  return result;
 }
 
 }  // namespace
 
-int RunTrain(const TrainOptions& options) {
-  FileSystem& fs = PosixFileSystem();
-  JobConfig config;
-  std::vector<std::string> notes;
-  const absl::Status made = MakeTrainJob(fs, options, ProcessSurroundings(KnownOptimizers()), &config, &notes);
-  for (const std::string& note : notes) Print(stderr, "{}\n", note);
-  if (!made.ok()) return Complain(ExitCode::kUsage, made);
-  EffectiveJob job;
-  const absl::Status planned = PlanJob(fs, config, &job);
-  if (!planned.ok()) return Complain(ExitCode::kData, planned);
-  absl::StatusOr<RunFolder> folder = RunFolder::Create(options.output, config.name(), std::time(nullptr));
+int RunTrain(const TrainOptions& given) {
+  TrainOptions options = given;
+  PreparedRun run;
+  const absl::Status read = ReadRun(&options, &run);
+  if (!read.ok()) return Complain(options.resume.empty() ? ExitCode::kUsage : CodeOfStart(options, read), read);
+  const bool finish_first =
+      run.source != nullptr && !run.source->ChangedPlan(run.config).empty() && !run.source->AtEpochStart();
+  if (!finish_first) {
+    const absl::Status planned = PlanStart(options, &run);
+    if (!planned.ok()) return Complain(CodeOfStart(options, planned), planned);
+  }
+  absl::StatusOr<RunFolder> folder = FolderFor(options, run);
   if (!folder.ok()) return Complain(ExitCode::kUsage, folder.status());
-  const absl::Status written = folder->WriteJob(PrintJob(job.config()));
+  if (finish_first) {
+    const absl::StatusOr<RunResult> finished = FinishEpoch(options, run.config, &run, *folder);
+    if (!finished.ok()) return Complain(CodeOfStart(options, finished.status()), finished.status());
+    if (finished->exit_code != 0) return finished->exit_code;
+    folder = RunFolder::Continue(folder->path(), run.source->examples());
+    if (!folder.ok()) return Complain(ExitCode::kUsage, folder.status());
+    const absl::Status planned = PlanStart(options, &run);
+    if (!planned.ok()) return Complain(CodeOfStart(options, planned), planned);
+  }
+  const absl::Status written = folder->WriteJob(PrintJob(run.job.config()));
   if (!written.ok()) return Complain(ExitCode::kUsage, written);
-
-  Print(stderr, "{}: {} rows in {} splits, {} epoch{}, {} ranks, {}; output in {}\n", config.name(),
-             job.plan().rows(), job.plan().split_size(), config.epochs(), config.epochs() == 1 ? "" : "s",
-             config.ranks(), config.consistency(), folder->path());
-  ProgressView view(stdout);
-  const RunResult result = options.servers.has_value()
-                               ? RunProcesses(job, *folder, FolderOfThisProgram(), view)
-                               : RunLocally(job, *folder, view);
-  view.EndLine();
-  Print(stderr, "{}", SummaryOf(result, folder->path()));
-  return result.exit_code;
+  return RunOnce(options, run, *folder).exit_code;
 }
 
 }  // namespace capstan

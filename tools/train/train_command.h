@@ -22,6 +22,11 @@ struct TrainOptions {
   std::string consistency;        // "" is as the job file says
   std::vector<std::string> sets;  // --set key=value, in order, after all of the above
   std::string output;             // "" is runs/<job>-<time>
+  std::optional<uint64_t> checkpoint_steps, checkpoint_examples, checkpoint_seconds;
+  std::string resume;             // "newest": of the output folder; or a run, its checkpoints, or one of them
+  std::string warm_start;         // the same; "" for none
+  std::string tables;             // of warm_start, a regular expression; "" is all
+  std::string freeze;             // tables that do not change, a regular expression; "" is none
 };
 
 // Trains, evaluates if there are files for that, writes the output folder. Returns the exit code.

@@ -33,6 +33,9 @@ absl::Status ApplyFlags(const TrainOptions& options, JobFile* job) {
   CAPSTAN_RETURN_IF_ERROR(SetNumber(options.workers, "--workers", "cluster.workers", job));
   CAPSTAN_RETURN_IF_ERROR(SetNumber(options.shards, "--shards", "cluster.shards", job));
   CAPSTAN_RETURN_IF_ERROR(SetNumber(options.seed, "--seed", "seed", job));
+  CAPSTAN_RETURN_IF_ERROR(SetNumber(options.checkpoint_steps, "--checkpoint_steps", "checkpoint.steps", job));
+  CAPSTAN_RETURN_IF_ERROR(SetNumber(options.checkpoint_examples, "--checkpoint_examples", "checkpoint.examples", job));
+  CAPSTAN_RETURN_IF_ERROR(SetNumber(options.checkpoint_seconds, "--checkpoint_seconds", "checkpoint.seconds", job));
   if (!options.consistency.empty()) {
     CAPSTAN_RETURN_IF_ERROR(job->Override("--consistency", "consistency", options.consistency));
   }

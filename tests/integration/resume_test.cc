@@ -1,0 +1,218 @@
+// Everything is killed at some moment; what goes on from the newest checkpoint ends with the same bits, or has every
+// sample once.
+#include <signal.h>
+
+#include <filesystem>
+#include <set>
+
+#include <fmt/core.h>
+
+#include "proto/checkpoint.pb.h"
+#include "storage/saved_model.h"
+#include "tests/integration/integration_test.h"
+
+namespace capstan::testing {
+namespace {
+
+class Resume : public IntegrationTest {
+ protected:
+  // Trains in a new folder; once that many checkpoints are there (or after `patience`), every process is killed.
+  // Returns the folder. The run may also have ended by itself.
+  std::string TrainAndKill(const std::string& job, const std::vector<std::string>& flags, size_t checkpoints,
+                           int signal = SIGKILL) {
+    const std::string output = NewOutput();
+    const std::string name = fmt::format("killed-{}", ++killed_);
+    std::vector<std::string> argv = {Program("capstan"), "train", job, "--output=" + output};
+    argv.insert(argv.end(), flags.begin(), flags.end());
+    processes_.Start(name, argv);
+    EXPECT_TRUE(Eventually(Seconds(40), [&] {
+      return Checkpoints(output).size() >= checkpoints || !processes_.Running(name);
+    })) << "no checkpoints in " << output;
+    // The launcher's death is enough: the kernel ends its children.
+    if (processes_.Running(name)) processes_.Signal(name, signal);
+    EXPECT_TRUE(processes_.Wait(name, Seconds(20)).has_value());
+    EXPECT_THAT(processes_.Leftovers(Seconds(15)), ::testing::IsEmpty());
+    return output;
+  }
+
+  static std::set<std::string> Checkpoints(const std::string& output) {
+    std::set<std::string> names;
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(output + "/checkpoints", none)) {
+      const std::string name = entry.path().filename().string();
+      if (name.size() == 7 && name[0] == 'C') names.insert(name);
+    }
+    return names;
+  }
+
+  nlohmann::json GoOn(const std::string& output, const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments = {"train", "--output=" + output, "--resume"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const Finished run = Capstan(arguments);
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_THAT(run.err, ::testing::HasSubstr("goes on from"));
+    return ResultOf(output);
+  }
+
+ private:
+  int killed_ = 0;
+};
+
+// Which optimizers there are: the names that a wrong one is answered with.
+constexpr const char* kOptimizers[] = {"sgd", "adagrad", "adam"};
+
+TEST_F(Resume, SameBitsWhenEverythingIsKilledAtSomeStep) {
+  const std::string rows = WriteRows("rows.csv", 12007);
+  const std::vector<std::vector<std::string>> layouts = {
+      {"--servers=1", "--workers=1"}, {"--servers=2", "--shards=2", "--workers=2"}, {"--servers=3", "--workers=1"}, {}};
+  size_t kill = 0;
+  for (const char* optimizer : kOptimizers) {
+    const std::string job = WriteJob(fmt::format("job-{}", optimizer), rows,
+                                     fmt::format("batch {{ micro: 8 }} table_rule {{ table: '*' optimizer {{ name: '{}' "
+                                                 "learning_rate: 0.01 }} }}", optimizer));
+    const std::string whole = ShaOf(Train(job, {}));
+    ASSERT_NE(whole, "none");
+    for (int round = 0; round < 7; ++round, ++kill) {
+      std::vector<std::string> flags = layouts[kill % layouts.size()];
+      flags.push_back(fmt::format("--checkpoint_steps={}", 20 + 17 * (kill % 5)));
+      const std::string output = TrainAndKill(job, flags, 1 + kill % 4);
+      const nlohmann::json result = GoOn(output, layouts[(kill + 1 + round) % layouts.size()]);
+      EXPECT_EQ(ShaOf(result), whole) << optimizer << ", kill " << kill;
+      EXPECT_EQ(result.value("examples", 0u), 2 * 12007u) << optimizer << ", kill " << kill;
+    }
+  }
+}
+
+TEST_F(Resume, EverySampleOnceWhateverTheMode) {
+  const std::string rows = WriteSparseRows("rows.libsvm", 40000);
+  for (const char* mode : {"async", "ssp:2"}) {
+    const std::string job = WriteCensusJob("job", {rows},
+                                           fmt::format("epochs: 3 consistency: '{}' batch {{ micro: 8 }} "
+                                                       "lease_batches: 16 checkpoint {{ steps: 500 }}", mode));
+    const std::string output = TrainAndKill(job, {"--servers=2", "--workers=2"}, 2);
+    const nlohmann::json result = GoOn(output, {"--servers=3", "--workers=1"});
+    EXPECT_EQ(result.value("examples", 0u), 120000u) << mode;
+    const auto model = SavedModel::Load(PosixFileSystem(), result.value("checkpoint", ""));
+    ASSERT_TRUE(model.ok()) << model.status();
+    uint64_t rows_counted = 0, wrong = 0;
+    (*model)->ForEach(0, [&](Key, std::span<const float> row) {
+      ++rows_counted;
+      wrong += row[0] == 3.0f ? 0 : 1;
+    });
+    EXPECT_EQ(rows_counted, 40000u) << mode;
+    EXPECT_EQ(wrong, 0u) << mode << ": rows that were not counted three times";
+  }
+}
+
+TEST_F(Resume, AfterSigtermWithACheckpoint) {
+  const std::string job = WriteJob("job", WriteRows("rows.csv", 20011), "batch { micro: 8 }");
+  const std::string whole = ShaOf(Train(job, {"--epochs=12"}));
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{}, {"--servers=2", "--workers=2"}}) {
+    const std::string output = NewOutput();
+    const std::string name = fmt::format("asked-{}", flags.size());
+    std::vector<std::string> argv = {Program("capstan"), "train", job, "--output=" + output, "--epochs=12",
+                                     "--set=checkpoint.epoch_end=false"};
+    argv.insert(argv.end(), flags.begin(), flags.end());
+    processes_.Start(name, argv);
+    ASSERT_TRUE(AwaitTraining(output));
+    processes_.Signal(name, SIGTERM);
+    ExpectEnd(name, 203, Seconds(30));
+    EXPECT_EQ(Checkpoints(output).size(), 1u);
+    EXPECT_EQ(ResultOf(output).value("status", ""), "preempted");
+    EXPECT_EQ(ShaOf(GoOn(output, {})), whole);
+  }
+}
+
+TEST_F(Resume, Sigusr1TakesACheckpointAndTrainingGoesOn) {
+  const std::string job = WriteJob("job", WriteRows("rows.csv", 30011), "batch { micro: 8 }");
+  const std::string output = NewOutput();
+  processes_.Start("asked", {Program("capstan"), "train", job, "--output=" + output, "--servers=1", "--workers=1", "--epochs=12",
+                             "--set=checkpoint.epoch_end=false"});
+  ASSERT_TRUE(AwaitTraining(output));
+  processes_.Signal("asked", SIGUSR1);
+  EXPECT_TRUE(Eventually(Seconds(20), [&] { return !Checkpoints(output).empty(); }));
+  ExpectEnd("asked", 0, kTrainLimit);
+  EXPECT_GE(Checkpoints(output).size(), 2u) << "the one asked for and the last one";
+}
+
+TEST_F(Resume, AnotherNumberOfRanksBeginsWithTheNextEpoch) {
+  const std::string job = WriteJob("job", WriteRows("rows.csv", 12007), "batch { micro: 8 }");
+  const std::string output = TrainAndKill(job, {"--checkpoint_steps=40", "--epochs=3"}, 1);
+  const Finished run = Capstan({"train", job, "--output=" + output, "--resume", "--epochs=3", "--set=ranks=2"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(ResultOf(output).value("examples", 0u), 3 * 12007u);
+  EXPECT_THAT(run.err, ::testing::HasSubstr("ranks was 4 and is 2 now"));
+}
+
+TEST_F(Resume, RefusesWhatDiffersByName) {
+  const std::string rows = WriteRows("rows.csv", 2003);
+  const std::string job = WriteJob("job", rows);
+  const std::string output = Train(job, {})["output"];
+  struct Case {
+    std::vector<std::string> flags;
+    const char* says;
+  };
+  const Case cases[] = {
+      {{"--seed=9"}, "the seed is 1 in the checkpoint and 9"},
+      {{"--set=optimizer.name=sgd"}, "the optimizer is adam in the checkpoint and sgd"},
+      {{"--set=model.wide_deep.embedding_dim=4"}, "the width is"},
+  };
+  for (const Case& c : cases) {
+    std::vector<std::string> arguments = {"train", "--output=" + output, "--resume"};
+    arguments.insert(arguments.end(), c.flags.begin(), c.flags.end());
+    const Finished run = Capstan(arguments);
+    EXPECT_EQ(run.code, 2) << run.err;
+    EXPECT_THAT(run.err, ::testing::HasSubstr(c.says));
+  }
+  const Finished nothing = Capstan({"train", "--output=" + Path("none"), "--resume"});
+  EXPECT_EQ(nothing.code, 4) << nothing.err;
+}
+
+TEST_F(Resume, WarmStartTakesWeightsAndFreezesTables) {
+  const std::string rows = WriteRows("rows.csv", 4003);
+  const std::string job = WriteJob("job", rows);
+  const nlohmann::json first = Train(job, {});
+  const nlohmann::json second = Train(job, {"--warm_start=" + first["output"].get<std::string>(), "--freeze=.*"});
+  const auto before = SavedModel::Load(PosixFileSystem(), first.value("checkpoint", ""));
+  const auto after = SavedModel::Load(PosixFileSystem(), second.value("checkpoint", ""));
+  ASSERT_TRUE(before.ok() && after.ok()) << before.status() << after.status();
+  uint64_t rows_seen = 0;
+  for (const TableId table : {TableId{0}, TableId{1}, TableId{2}}) {
+    EXPECT_EQ((*before)->rows(table), (*after)->rows(table));
+    (*before)->ForEach(table, [&](Key key, std::span<const float> row) {
+      const float* const now = (*after)->Find(table, key);
+      ASSERT_NE(now, nullptr);
+      ASSERT_EQ(row[0], now[0]);
+      ++rows_seen;
+    });
+  }
+  EXPECT_GT(rows_seen, 0u);
+  EXPECT_EQ(second.value("steps", 1u), first.value("steps", 0u)) << "it begins at step 0";
+}
+
+TEST_F(Resume, PredictionsOfARestoredModelAreTheSameBits) {
+  const std::string rows = WriteRows("rows.csv", 4003);
+  const std::string output = Train(WriteJob("job", rows), {})["output"];
+  ASSERT_EQ(Capstan({"predict", "--model=" + output, "--data=" + rows, "--out=" + Path("before.csv")}).code, 0);
+  GoOn(output, {"--servers=2", "--workers=1"});  // nothing is left to train: the model is restored and stored again
+  ASSERT_EQ(Capstan({"predict", "--model=" + output, "--data=" + rows, "--out=" + Path("after.csv")}).code, 0);
+  EXPECT_EQ(ReadText(Path("before.csv")), ReadText(Path("after.csv")));
+  EXPECT_GT(ReadText(Path("after.csv")).size(), 10000u);
+}
+
+TEST_F(Resume, EvalFollowsARunUntilItsEnd) {
+  const std::string test = WriteRows("test.csv", 1000, 2);
+  const std::string job = WriteJob("job", WriteRows("rows.csv", 20011), "batch { micro: 8 }");
+  const std::string output = NewOutput();
+  processes_.Start("train", {Program("capstan"), "train", job, "--output=" + output, "--epochs=3"});
+  ASSERT_TRUE(AwaitTraining(output));
+  processes_.Start("follow", {Program("capstan"), "eval", "--model=" + output, "--data=" + test, "--follow"});
+  ExpectEnd("train", 0, kTrainLimit);
+  ExpectEnd("follow", 0, Seconds(20));
+  const std::string said = processes_.out("follow");
+  EXPECT_GE(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_THAT(said, ::testing::HasSubstr("\"checkpoint\""));
+}
+
+}  // namespace
+}  // namespace capstan::testing

@@ -1,0 +1,139 @@
+#include "tools/inspect/opened.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <regex>
+
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+
+#include "common/consistency.h"
+#include "storage/checkpoint_root.h"
+#include "tools/print.h"
+
+namespace capstan {
+
+absl::StatusOr<std::unique_ptr<CheckpointReader>> OpenForInspection(const std::string& path,
+                                                                    std::vector<std::string>* others) {
+  std::vector<std::string> skipped;
+  const absl::StatusOr<std::string> folder = FindCheckpoint(PosixFileSystem(), path, &skipped);
+  for (const std::string& line : skipped) Print(stderr, "not used: {}\n", line);
+  if (others != nullptr) *others = skipped;
+  if (!folder.ok()) return folder.status();
+  return CheckpointReader::Open(PosixFileSystem(), *folder, CheckpointReader::Verify::kRecords);
+}
+
+absl::StatusOr<std::vector<const TableSpec*>> ChooseTables(const CheckpointReader& reader, const std::string& pattern) {
+  std::vector<const TableSpec*> chosen;
+  try {
+    const std::regex regex(pattern.empty() ? ".*" : pattern);
+    for (const TableSpec& table : reader.manifest().job().table()) {
+      if (std::regex_match(table.name(), regex)) chosen.push_back(&table);
+    }
+  } catch (const std::regex_error& error) {
+    return InvalidArgument(fmt::format("--table={} is no regular expression: {}", pattern, error.what()));
+  }
+  if (!chosen.empty()) return chosen;
+  return InvalidArgument(fmt::format("--table={} matches no table; there are {}", pattern, TableNames(reader)));
+}
+
+const TableSpec* FindTable(const CheckpointReader& reader, const std::string& name) {
+  for (const TableSpec& table : reader.manifest().job().table()) {
+    if (table.name() == name) return &table;
+  }
+  return nullptr;
+}
+
+std::string TableNames(const CheckpointReader& reader) {
+  std::string names;
+  for (const TableSpec& table : reader.manifest().job().table()) names += (names.empty() ? "" : ", ") + table.name();
+  return names;
+}
+
+std::vector<std::string> SlotNames(const TableSpec& table, uint32_t slots) {
+  const std::string& optimizer = table.optimizer().name();
+  if (slots == 0) return {};
+  if (optimizer == "adagrad" && slots == table.width()) return {"accumulator"};
+  if (optimizer == "adam" && slots == 2 * table.width()) return {"m", "v"};
+  return {"slots"};
+}
+
+uint64_t UpdateClockOf(const CheckpointReader& reader) {
+  const absl::StatusOr<Consistency> consistency = ParseConsistency(reader.manifest().job().config().consistency());
+  const bool sync = consistency.ok() && consistency->sync();
+  uint64_t clock = 0;
+  for (size_t i = 0; i < reader.shards(); ++i) {
+    const ShardRecord& shard = reader.shard(i);
+    clock = std::max<uint64_t>(clock, sync ? shard.optimizer_clock() : shard.highest_clock());
+  }
+  return clock;
+}
+
+absl::Status CheckOutsideCheckpoint(const std::string& out, const CheckpointReader& reader) {
+  std::error_code error;  // a path that cannot be looked at is reported when it is written
+  const std::filesystem::path place = std::filesystem::weakly_canonical(std::filesystem::absolute(out, error), error);
+  const std::filesystem::path folder = std::filesystem::weakly_canonical(reader.folder(), error);
+  if (std::mismatch(folder.begin(), folder.end(), place.begin(), place.end()).first != folder.end())
+    return absl::OkStatus();
+  return InvalidArgument(fmt::format("--out={} is inside the checkpoint {}, which is never changed; give another place",
+                                     out, reader.folder()));
+}
+
+std::vector<float> InitialRow(const CheckpointManifest& manifest, const TableSpec& table, Key key) {
+  const float scale = table.init() == TableSpec::UNIFORM ? table.scale() : 0.0f;
+  const InitialValue initial(manifest.job().config().seed(), table.name(), scale);
+  std::vector<float> row(table.width());
+  const bool beyond = table.kind() == TableSpec::DENSE && key > table.elements() / table.width();
+  for (uint32_t i = 0; i < table.width() && !beyond; ++i) {
+    const uint64_t element = key * table.width() + i;
+    if (table.kind() == TableSpec::SPARSE) row[i] = initial.At(key, i);
+    if (table.kind() == TableSpec::DENSE && element < table.elements()) row[i] = initial.At(0, element);
+  }
+  return row;
+}
+
+std::string Bytes(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  auto amount = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; amount >= 1000 && unit + 1 < std::size(kUnits); ++unit) amount /= 1000;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", amount, kUnits[unit]);
+}
+
+std::string When(int64_t seconds) {
+  if (seconds == 0) return "";
+  return fmt::format("{:%F %T}", fmt::gmtime(static_cast<std::time_t>(seconds)));
+}
+
+int InspectFailure(const char* command, const absl::Status& status) {
+  const std::string message(status.message());
+  Print(stderr, "capstan-inspect {}: {}\n", command, message);
+  return ToInt(absl::IsInvalidArgument(status) ? ExitCode::kUsage : ExitCode::kCheckpoint);
+}
+
+int InspectUnreadable(const char* command, const absl::Status& status) {
+  InspectFailure(command, status);
+  return ToInt(ExitCode::kCheckpoint);
+}
+
+int InspectUsage(const char* command, const std::string& what) {
+  return InspectFailure(command, InvalidArgument(what));
+}
+
+int Say(const char* command, const std::string& text, int code) {
+  if (Print("{}", text) && std::fflush(stdout) == 0) return code;
+  return InspectFailure(command, Unavailable("stdout cannot be written"));
+}
+
+int SayJson(const char* command, const Json& json, int code) {
+  return Say(command, json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", code);
+}
+
+int InspectWithoutPath(const char* command) {
+  return InspectUsage(command,
+                      "CHECKPOINT is missing: a run's folder, its checkpoints folder, or one of the C000001 … in it");
+}
+
+}  // namespace capstan

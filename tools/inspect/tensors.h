@@ -1,0 +1,39 @@
+// A checkpoint as a list of named tensors, read row by row while they are written: memory does not grow with the tables.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "storage/checkpoint_reader.h"
+
+namespace capstan {
+
+enum class TensorType { kF32, kU32, kU64 };
+
+struct TensorSource {
+  using Write = std::function<absl::Status(const void* data, size_t bytes)>;
+  std::string name;
+  TensorType type = TensorType::kF32;
+  std::vector<uint64_t> shape;
+  std::function<absl::Status(const Write& write)> stream;  // all its bytes, little-endian, row by row
+
+  uint64_t bytes() const;
+};
+size_t SizeOf(TensorType type);
+
+// Sparse tables: NAME.keys u64 [rows], NAME.weights f32 [rows, width]; with slots NAME.slots f32 [rows, slots],
+// NAME.updates u32 [rows] and NAME.last_step u32 [rows]. Rows of all of them in one order. Dense tables: NAME f32
+// [elements], blocks that were never updated at their initial values. The reader and the specs outlive the result.
+std::vector<TensorSource> TensorsOf(const CheckpointReader& reader, const std::vector<const TableSpec*>& tables,
+                                    bool slots);
+
+// Each writes PATH whole or not at all (PATH.tmp, then a rename). kUnavailable: the disk, with the path.
+absl::Status WriteNpz(const std::vector<TensorSource>& tensors, const std::string& path);
+// metadata: name, value; goes into the header.
+absl::Status WriteSafetensors(const std::vector<TensorSource>& tensors,
+                              const std::vector<std::pair<std::string, std::string>>& metadata, const std::string& path);
+// One table: key, w0, w1 …; with slots also s0 …, updates, last_step. Dense tables: element, value.
+absl::Status WriteCsv(const CheckpointReader& reader, const TableSpec& table, bool slots, const std::string& path);
+
+}  // namespace capstan

@@ -1,0 +1,32 @@
+// From a command line to a run: the job, its plan, its folder, and where it begins. Shared by `capstan train` and
+// capstan-scheduler.
+#pragma once
+
+#include <memory>
+
+#include "common/exit_code.h"
+#include "proto/control.pb.h"
+#include "tools/launcher/run_folder.h"
+#include "tools/train/start_point.h"
+#include "tools/train/train_command.h"
+
+namespace capstan {
+
+struct PreparedRun {
+  JobConfig config;
+  EffectiveJob job;
+  StartPoint start;
+  std::unique_ptr<ResumeSource> source;  // of a resume
+};
+
+// The checkpoint of a resume (output and job file are filled in from it where they are not given), and the job. Notes
+// go to stderr. kInvalidArgument, kNotFound, kDataLoss: what is wrong with the options, or the checkpoint.
+absl::Status ReadRun(TrainOptions* options, PreparedRun* run);
+// Then: the plan of the data and where training begins. A resume whose plan changed inside an epoch is refused.
+absl::Status PlanStart(const TrainOptions& options, PreparedRun* run);
+// A new folder, or the one of the run that goes on.
+absl::StatusOr<RunFolder> FolderFor(const TrainOptions& options, const PreparedRun& run);
+// What a failure of ReadRun (or of PlanStart) means to the shell.
+ExitCode CodeOfStart(const TrainOptions& options, const absl::Status& status);
+
+}  // namespace capstan
