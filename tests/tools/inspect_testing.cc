@@ -141,10 +141,14 @@ RunFolder::RunFolder() {
 }
 
 ToolResult RunFolder::Run(const std::string& arguments, const std::string& redirect) const {
+  return RunWith("", arguments, redirect);
+}
+
+ToolResult RunFolder::RunWith(const std::string& before, const std::string& arguments, const std::string& redirect) const {
   const TemporaryFolder streams;
   const std::string out = redirect.empty() ? fmt::format("'{}'", streams / "out") : redirect;
-  const std::string command = fmt::format("cd '{}' && PATH='{}':\"$PATH\" capstan-inspect {} >{} 2>'{}'", path(),
-                                          CAPSTAN_BIN_DIR, arguments, out, streams / "err");
+  const std::string command = fmt::format("cd '{}' && {} PATH='{}':\"$PATH\" capstan-inspect {} >{} 2>'{}'", path(),
+                                          before, CAPSTAN_BIN_DIR, arguments, out, streams / "err");
   const int status = std::system(command.c_str());
   ToolResult result;
   result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;

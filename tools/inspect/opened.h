@@ -33,7 +33,10 @@ std::vector<std::string> SlotNames(const TableSpec& table, uint32_t slots);
 // What `last_step` of rows counts: the newest value. Sync: steps that had examples; ssp and async: of the rank that is
 // furthest. Not the checkpoint's step, which counts the batches of all ranks and the closing steps of epochs too.
 uint64_t UpdateClockOf(const CheckpointReader& reader);
-// kInvalidArgument: `out` lies inside the checkpoint, which is never written to.
+// Of a read that failed: kNotFound if that is because the checkpoint is no longer there; else the status.
+absl::Status WhileReading(const CheckpointReader& reader, absl::Status status);
+// kInvalidArgument: `out` lies inside the checkpoint, or inside the folder of a run's checkpoints, which only the run
+// changes.
 absl::Status CheckOutsideCheckpoint(const std::string& out, const CheckpointReader& reader);
 // What a row is before its first update.
 std::vector<float> InitialRow(const CheckpointManifest& manifest, const TableSpec& table, Key key);
