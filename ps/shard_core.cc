@@ -165,6 +165,7 @@ absl::Status ShardCore::Build(const Start& start, Generation generation) {
   settings.consistency = *consistency;
   settings.ranks = config.ranks();
   settings.epochs = config.epochs();
+  settings.first_epoch = job.first_epoch();
   settings.lease_batches = config.lease_batches();
   settings.home = map->HomeShard() == start.shard();
   settings.terms = *std::move(terms);

@@ -59,7 +59,12 @@ void ShardCut::OnOrder(const Cut& order, ShardState& state, uint64_t copy_bytes)
 }
 
 void ShardCut::OnAbort(uint64_t id) {
-  if (id == order_->id() && stage_ != Stage::kWritten) Fail("it was given up");
+  if (id < order_->id() || (id == order_->id() && stage_ == Stage::kWritten)) return;
+  const bool overtook = id > order_->id();  // its order is still under way, and must not be taken when it comes
+  Fail("it was given up");
+  if (!overtook) return;
+  order_->Clear();
+  order_->set_id(id);
 }
 
 void ShardCut::OnVersion(ShardState& state) {

@@ -27,8 +27,10 @@ absl::Status ShardState::Restore(std::span<const ShardRecord* const> records, St
   }
   if (home == nullptr) return DataLoss("no shard of the checkpoint has the totals of the job");
   const bool sync = settings_.consistency.sync();
+  const bool was_sync = std::all_of(records.begin(), records.end(),
+                                    [](const ShardRecord* record) { return record->ledger_size() == 0; });
   for (const ShardRecord* record : records) {
-    if (sync && (record->version() != home->version() || record->epoch_first() != home->epoch_first())) {
+    if (sync && was_sync && (record->version() != home->version() || record->epoch_first() != home->epoch_first())) {
       return DataLoss(fmt::format("shard {} of the checkpoint is at step {}, another one at {}", record->shard(),
                                   record->version(), home->version()));
     }
@@ -38,11 +40,20 @@ absl::Status ShardState::Restore(std::span<const ShardRecord* const> records, St
   epoch_first_ = home->epoch_first();
   optimizer_clock_ = Planted(Bug::kClockLostOnRestore) ? 0 : home->optimizer_clock();
   job_done_ = sync && epoch_ >= settings_.epochs;
+  if (sync && !was_sync) BeginSyncEpoch(records);
   for (RankState& rank : ranks_) rank.done = sync ? version_ : clock;
   if (settings_.home) RestoreTotals(*home);
-  if (sync || Planted(Bug::kLedgerNotStored)) return absl::OkStatus();
+  if (sync || was_sync || Planted(Bug::kLedgerNotStored)) return absl::OkStatus();
   CAPSTAN_ASSIGN_OR_RETURN(ledgers_, PartitionLedgers::From(settings_.map, settings_.shard, records));
   return absl::OkStatus();
+}
+
+// Async and ssp know neither where an epoch began nor steps of all ranks.
+void ShardState::BeginSyncEpoch(std::span<const ShardRecord* const> records) {
+  epoch_ = settings_.first_epoch;
+  epoch_first_ = version_;
+  for (const ShardRecord* record : records) optimizer_clock_ = std::max(optimizer_clock_, record->highest_clock());
+  job_done_ = epoch_ >= settings_.epochs;
 }
 
 void ShardState::RestoreTotals(const ShardRecord& home) {

@@ -31,6 +31,7 @@ struct ShardSettings {
   Consistency consistency;
   uint32_t ranks = 1;
   uint32_t epochs = 1;
+  uint32_t first_epoch = 0;    // of a plan that begins behind a checkpoint
   uint32_t lease_batches = 1;  // async, ssp: batches of a lease at most
   bool home = false;          // keeps the job's statistics
   std::vector<Term> terms;    // of every rank
@@ -51,7 +52,8 @@ class ShardState {
   ShardState(ShardSettings settings, ShardTables tables);
 
   // Before the first operation: everything but the rows (which ShardTables imports) as it was in a checkpoint.
-  // records: of all shards of the checkpoint, however many. `clock`: of every rank, in ssp and async.
+  // records: of all shards of the checkpoint, however many. `clock`: of every rank, in ssp and async. A job may go on in
+  // sync where one in async or ssp has closed an epoch, and the other way round.
   // kDataLoss: the records contradict each other.
   absl::Status Restore(std::span<const ShardRecord* const> records, Step clock);
   // What a checkpoint has of this shard besides rows and layers.
@@ -103,6 +105,7 @@ class ShardState {
   void Do(OpCloseLeases op);
   void CountTotals(const PushRecord& push);
   void RestoreTotals(const ShardRecord& home);
+  void BeginSyncEpoch(std::span<const ShardRecord* const> records);
   bool Counts(Rank rank) const;         // in the minimum of this mode
 
   ShardSettings settings_;

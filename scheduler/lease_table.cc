@@ -43,7 +43,7 @@ uint32_t LeaseTable::closed_epochs() const {
 bool LeaseTable::AtEpochStart() const {
   const uint32_t closed = closed_epochs() - origin_.first_epoch;
   const LeaseId first = closed == 0 ? std::max<LeaseId>(1, origin_.first_lease) : epoch_ends_[closed - 1];
-  return closed_above_.empty() && closed_below_ == first;
+  return closed_above_.empty() && closed_below_ == first && origin_.touched_below <= first;
 }
 
 void LeaseTable::Store(LeaseRecord* record) const {

@@ -24,6 +24,7 @@ class LeaseTable {
     LeaseId first_lease = 1;
     LeaseId closed_below = 1;
     std::set<LeaseId> closed;  // at or above closed_below
+    LeaseId touched_below = 0;  // no batch of a lease from here on was applied anywhere
   };
   LeaseTable(BatchPlan plan, uint32_t epochs, uint32_t batches_per_lease, Origin origin);
   LeaseTable(BatchPlan plan, uint32_t epochs, uint32_t batches_per_lease)
@@ -47,7 +48,8 @@ class LeaseTable {
   uint64_t changes() const { return changes_; }  // grows with every lease that closes
   size_t open() const { return open_.size(); }
   uint32_t closed_epochs() const;        // all leases of the epochs below it are closed
-  bool AtEpochStart() const;             // and no lease of them or later ones is
+  // And nothing of later ones is done, not even at one shard: what follows may be another plan.
+  bool AtEpochStart() const;
   void Store(LeaseRecord* record) const;
 
  private:

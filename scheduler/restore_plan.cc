@@ -142,6 +142,7 @@ LeaseTable::Origin ClosedLeases(std::span<const ShardRecord* const> records, con
   origin.closed_below = origin.first_lease;
   LeaseId bound = 0;
   const std::vector<LedgerView> views = ViewsOf(records, &bound);
+  origin.touched_below = bound;
   LeaseId next = origin.first_lease;
   for (uint32_t epoch = first_epoch; epoch < epochs && next < bound; ++epoch) {
     for (const Lease& lease : plan.Leases(epoch, batches_per_lease, next)) {

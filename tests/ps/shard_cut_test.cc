@@ -1,4 +1,4 @@
-// A shard and its checkpoints: the moment of a cut, what is in it, what is answered, and how a shard begins from one.
+// A shard and its checkpoints: the moment of a cut, what is in it, what is answered.
 #include <map>
 #include <string>
 #include <vector>
@@ -6,69 +6,30 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proto/checkpoint.pb.h"
-#include "ps/table.h"
-#include "shard_harness.h"
-#include "storage/checkpoint_reader.h"
+#include "cut_testing.h"
+#include "storage/checkpoint_root.h"
 
 namespace capstan {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::AtStep;
 using testing::Body;
+using testing::EndEpoch;
 using testing::Info;
 using testing::JobOptions;
 using testing::kSchedulerPeer;
 using testing::kServerIncarnation;
+using testing::Now;
 using testing::OrderHeader;
-using testing::PullFrame;
+using testing::OrderOf;
+using testing::PartOf;
 using testing::PushFrame;
+using testing::RowsOf;
 using testing::Sent;
 using testing::ShardHarness;
-using testing::TableRows;
-
-constexpr char kPart[] = "/shard-0000";
-
-Cut OrderOf(uint64_t id) {
-  Cut order;
-  order.set_id(id);
-  order.set_folder("cuts/" + CheckpointFolderName(id) + kPart);
-  return order;
-}
-Cut AtStep(uint64_t id, uint64_t step) {
-  Cut order = OrderOf(id);
-  order.set_step(step);
-  return order;
-}
-Cut Now(uint64_t id) {
-  Cut order = OrderOf(id);
-  order.set_now(true);
-  return order;
-}
-
-// One step of both ranks: rank 0 adds `amount` to key 5 of "sums"; the pulls of the next step commit it.
-void Train(ShardHarness& shard, Step step, float amount = 1) {
-  for (const Rank rank : {0u, 1u}) {
-    const std::vector<TableRows> rows =
-        rank == 0 ? std::vector<TableRows>{{0, {5}, {-amount}}} : std::vector<TableRows>{};
-    shard.FromWorker(PushFrame(rank, step, 10 * step + 1, Info(1, 1, step + 1), rows));
-  }
-  for (const Rank rank : {0u, 1u}) shard.FromWorker(PullFrame(rank, step + 1, 10 * step + 2, {}));
-  ASSERT_EQ(shard.core().state()->version(), step + 1);
-}
-
-std::map<Key, float> RowsOf(ShardHarness& shard, uint64_t id, ShardRecord* record = nullptr) {
-  const auto source = testing::FakeRowSources(shard.disk())("cuts/" + CheckpointFolderName(id));
-  EXPECT_TRUE(source.ok()) << source.status();
-  std::map<Key, float> rows;
-  if (!source.ok()) return rows;
-  if (record != nullptr) *record = *(*source)->records()[0];
-  EXPECT_EQ((*source)->ForEach(0, 0, 8, [&rows](const StoredRow& row) {
-    rows[row.key] = row.values[0];
-    return absl::OkStatus();
-  }), absl::OkStatus());
-  return rows;
-}
+using testing::ShardPlay;
+using testing::Train;
 
 TEST(ShardCut, IsTakenAtExactlyItsStepWhileTrainingGoesOn) {
   ShardHarness shard((JobOptions()));
@@ -98,13 +59,7 @@ TEST(ShardCut, OfAnEpochOrAStepWhicheverComesFirst) {
   Cut order = AtStep(1, 9);
   order.set_epoch(1);
   EXPECT_EQ(shard.Cut(order).state(), CutState::WAITING);
-  for (const Rank rank : {0u, 1u}) {  // the step that closes the epoch
-    Message end = PushFrame(rank, 1, 21, Info(0, 0), {});
-    end.header.flags = kFlagEnd;
-    shard.FromWorker(testing::Sealed(std::move(end)));
-  }
-  for (const Rank rank : {0u, 1u}) shard.FromWorker(PullFrame(rank, 2, 22, {}));
-  ASSERT_EQ(shard.core().state()->epoch(), 1u);
+  EndEpoch(shard, 1);
   shard.Work();
   EXPECT_EQ(shard.Cut(order).cut_version(), 2u);
 
@@ -135,7 +90,7 @@ TEST(ShardCut, IncrementsBuildOnThePartBeforeOnly) {
   Train(shard, 1);
   Cut increment = Now(2);
   increment.set_parent(1);
-  increment.set_parent_folder(std::string("cuts/C000001") + kPart);
+  increment.set_parent_folder(PartOf(1));
   CutState state = shard.Cut(increment);
   ASSERT_EQ(state.state(), CutState::WRITTEN) << state.error();
   EXPECT_FALSE(state.full());
@@ -145,7 +100,7 @@ TEST(ShardCut, IncrementsBuildOnThePartBeforeOnly) {
   Train(shard, 2);
   Cut foreign = Now(3);
   foreign.set_parent(1);  // not this shard's newest
-  foreign.set_parent_folder(std::string("cuts/C000001") + kPart);
+  foreign.set_parent_folder(PartOf(1));
   state = shard.Cut(foreign);
   EXPECT_TRUE(state.full());
   EXPECT_EQ(RowsOf(shard, 3, &record), (std::map<Key, float>{{5, 3.0f}}));
@@ -160,13 +115,13 @@ TEST(ShardCut, AFailureIsToldAndTheNextOneIsFullAndRight) {
   shard.sink().FailWith(Unavailable("disk full"));
   Cut increment = Now(2);
   increment.set_parent(1);
-  increment.set_parent_folder(std::string("cuts/C000001") + kPart);
+  increment.set_parent_folder(PartOf(1));
   CutState state = shard.Cut(increment);
   EXPECT_EQ(state.state(), CutState::FAILED);
   EXPECT_THAT(state.error(), HasSubstr("server-0/shard-0: disk full"));
   Train(shard, 2);
   increment.set_id(3);
-  increment.set_folder(std::string("cuts/C000003") + kPart);
+  increment.set_folder(PartOf(3));
   state = shard.Cut(increment);
   ASSERT_EQ(state.state(), CutState::WRITTEN) << state.error();
   EXPECT_TRUE(state.full());
@@ -177,9 +132,7 @@ TEST(ShardCut, AnAbortOrANewerOrderReplacesIt) {
   ShardHarness shard((JobOptions()));
   Train(shard, 0);
   shard.Cut(AtStep(4, 9));
-  CutAbort abort;
-  abort.set_id(4);
-  shard.Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kCutAbort, kServerIncarnation), abort));
+  shard.Abort(4);
   EXPECT_EQ(shard.Cut(AtStep(4, 9)).state(), CutState::FAILED);
   EXPECT_EQ(shard.Cut(AtStep(3, 9)).id(), 4u) << "an older order is stale";
   EXPECT_EQ(shard.Cut(AtStep(5, 2)).state(), CutState::WAITING);
@@ -190,7 +143,117 @@ TEST(ShardCut, AnAbortOrANewerOrderReplacesIt) {
   EXPECT_EQ(shard.Cut(AtStep(6, 3)).cut_version(), 3u);
 }
 
-TEST(ShardCut, FailsByNameWithAnotherRootOrWithoutAWriter) {
+TEST(ShardCut, OneThatIsGivenUpWhileItIsWrittenLeavesNothingBehind) {
+  ShardHarness shard((JobOptions()));
+  Train(shard, 0);
+  ASSERT_EQ(shard.Cut(Now(1)).state(), CutState::WRITTEN);
+  Train(shard, 1);
+  ASSERT_EQ(shard.CutWithoutWork(Now(2)).state(), CutState::WRITING);
+  EXPECT_EQ(shard.CutWithoutWork(Now(2)).cut_version(), 2u) << "a repeat: the same cut";
+  shard.Abort(2);
+  EXPECT_FALSE(shard.sink().active());
+  EXPECT_FALSE(*shard.disk().Exists(PartOf(2)));
+  EXPECT_EQ(shard.CutWithoutWork(Now(2)).state(), CutState::FAILED);
+  // Its rows are gone through still: a step that is now would be missed, "now" waits for the end of that.
+  EXPECT_EQ(shard.CutWithoutWork(AtStep(3, 2)).state(), CutState::TOO_LATE);
+  Cut increment = Now(4);
+  increment.set_parent(1);
+  increment.set_parent_folder(PartOf(1));
+  EXPECT_EQ(shard.CutWithoutWork(increment).state(), CutState::WAITING);
+  Train(shard, 2);
+  const CutState state = shard.Cut(increment);
+  ASSERT_EQ(state.state(), CutState::WRITTEN) << state.error();
+  EXPECT_TRUE(state.full()) << "what changed since the first one is not known any more";
+  EXPECT_EQ(RowsOf(shard, 4), (std::map<Key, float>{{5, 3.0f}}));
+  shard.Abort(4);
+  EXPECT_EQ(shard.CutWithoutWork(increment).state(), CutState::WRITTEN) << "too late to give it up";
+}
+
+// Frames may come in another order over two connections.
+TEST(ShardCut, AnAbortThatOvertakesItsOrderStillCounts) {
+  ShardHarness shard((JobOptions()));
+  Train(shard, 0);
+  shard.CutWithoutWork(AtStep(1, 9));
+  shard.Abort(2);
+  const CutState state = shard.Cut(Now(2));
+  EXPECT_EQ(state.id(), 2u);
+  EXPECT_EQ(state.state(), CutState::FAILED);
+  EXPECT_EQ(shard.sink().snapshots(), 0u);
+  EXPECT_EQ(shard.Cut(Now(3)).state(), CutState::WRITTEN);
+}
+
+TEST(ShardCut, AMomentThatNeverComesIsTooLateWhenTheJobIsDone) {
+  JobOptions options;
+  options.epochs = 1;
+  ShardHarness shard(options);
+  Train(shard, 0);
+  EXPECT_EQ(shard.Cut(AtStep(1, 9)).state(), CutState::WAITING);
+  EndEpoch(shard, 1);
+  shard.Work();
+  EXPECT_EQ(shard.Cut(AtStep(1, 9)).state(), CutState::TOO_LATE);
+  Cut end = OrderOf(2);
+  end.set_epoch(1);
+  EXPECT_EQ(shard.Cut(end).cut_version(), 2u) << "the end of the job is where the next epoch would begin";
+}
+
+TEST(ShardCut, TellsHowFarItIsAndTheEndUnasked) {
+  ShardPlay play;
+  play.sink.delay_polls = 3000;
+  ShardHarness shard(JobOptions(), /*start=*/true, nullptr, play);
+  Train(shard, 0);
+  EXPECT_EQ(shard.CutWithoutWork(Now(1)).bytes(), 0u);
+  shard.Work();
+  shard.outbox().Take();
+  const CutState under_way = shard.CutWithoutWork(Now(1));
+  EXPECT_EQ(under_way.state(), CutState::WRITING);
+  EXPECT_GT(under_way.bytes(), 0u);
+  for (int i = 0; i < 4; ++i) shard.Work();
+  const std::vector<Sent> said = shard.outbox().Take(MessageKind::kCutState);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(said[0].to, kSchedulerPeer);
+  EXPECT_EQ(Body<CutState>(said[0]).state(), CutState::WRITTEN);
+  EXPECT_EQ(Body<CutState>(said[0]).record_xxh3().size(), 16u);
+}
+
+TEST(ShardCut, IsForTheSchedulerToOrder) {
+  ShardHarness shard((JobOptions()));
+  Train(shard, 0);
+  struct Case {
+    const char* why;
+    std::function<void(FrameHeader&)> change;
+  };
+  const Case cases[] = {
+      {"a worker", [](FrameHeader& h) { h.src_node = testing::kWorkerNode; }},
+      {"another scheduler", [](FrameHeader& h) { h.src_incarnation = 1; }},
+  };
+  for (const Case& c : cases) {
+    for (const MessageKind kind : {MessageKind::kCut, MessageKind::kCutAbort}) {
+      FrameHeader header = OrderHeader(kind, kServerIncarnation);
+      c.change(header);
+      const Message order = kind == MessageKind::kCut ? MakeControl(header, Now(1)) : MakeControl(header, CutAbort());
+      EXPECT_EQ(shard.RefusalOf(order), NackCode::kUnsupported) << c.why;
+    }
+  }
+  shard.Work();
+  EXPECT_EQ(shard.sink().snapshots(), 0u);
+  EXPECT_EQ(shard.RefusalOf(MakeControl(OrderHeader(MessageKind::kCut, kServerIncarnation), Cut())),
+            NackCode::kMalformed) << "without a number";
+}
+
+TEST(ShardCut, FailsByNameWithoutAWriter) {
+  ShardPlay play;
+  play.writer = false;
+  ShardHarness shard(JobOptions(), /*start=*/true, nullptr, play);
+  Train(shard, 0);
+  for (const Cut& order : {Now(1), AtStep(2, 5)}) {
+    const CutState state = shard.Cut(order);
+    EXPECT_EQ(state.state(), CutState::FAILED);
+    EXPECT_THAT(state.error(), HasSubstr("server-0/shard-0: this server was started without a checkpoint writer"));
+  }
+  Train(shard, 1);
+}
+
+TEST(ShardCut, FailsByNameWithAnotherRoot) {
   ShardHarness shard((JobOptions()));
   Cut order = Now(1);
   order.set_root("somewhere/else");
@@ -199,83 +262,16 @@ TEST(ShardCut, FailsByNameWithAnotherRootOrWithoutAWriter) {
   EXPECT_EQ(state.state(), CutState::FAILED);
   EXPECT_THAT(state.error(), HasSubstr("somewhere/else"));
   EXPECT_THAT(state.error(), HasSubstr("mount the output folder"));
-}
 
-// A second shard that begins from what the first one stored.
-CutState StoreTwoSteps(ShardHarness& shard) {
-  Train(shard, 0);
-  Train(shard, 1);
-  return shard.Cut(Now(1));
-}
-
-Sent StartFrom(ShardHarness& shard, FileSystem&, Restore::Mode mode, const std::function<void(Start*)>& change) {
-  shard.Hello();
-  Start start = shard.StartOrder();
-  Restore* restore = start.mutable_restore();
-  restore->set_mode(mode);
-  restore->set_folder("cuts/C000001");
-  for (const uint32_t table : {0u, 1u}) {
-    restore->add_import()->set_from(table);
-    restore->mutable_import(static_cast<int>(table))->set_to(table);
-  }
-  change(&start);
-  shard.outbox().Take();
-  shard.Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kStart, kServerIncarnation), start));
-  std::vector<Sent> sent = shard.outbox().Take();
-  return sent.size() == 1 ? std::move(sent[0]) : Sent();
-}
-
-TEST(ShardStart, GoesOnFromACheckpoint) {
-  ShardHarness before((JobOptions()));
-  ASSERT_EQ(StoreTwoSteps(before).state(), CutState::WRITTEN);
-  ShardHarness shard(JobOptions(), /*start=*/false, &before.disk());
-  ASSERT_EQ(StartFrom(shard, before.disk(), Restore::RESUME, [](Start*) {}).kind(), MessageKind::kStarted);
-  const ShardState& state = *shard.core().state();
-  EXPECT_EQ(state.version(), 2u);
-  EXPECT_EQ(state.optimizer_clock(), 2u);
-  EXPECT_EQ(state.DoneOf(1), 2u);
-  EXPECT_EQ(state.totals().examples, 4u);
-  float weight = 0;
-  const Key key = 5;
-  state.tables().table(0).Gather(std::span<const Key>(&key, 1), &weight);
-  EXPECT_EQ(weight, 2.0f);
-  Train(shard, 2);
-  EXPECT_EQ(shard.Cut(Now(2)).state(), CutState::WRITTEN);
-  EXPECT_EQ(RowsOf(shard, 2), (std::map<Key, float>{{5, 3.0f}}));
-}
-
-TEST(ShardStart, WithTheWeightsAlone) {
-  ShardHarness before((JobOptions()));
-  ASSERT_EQ(StoreTwoSteps(before).state(), CutState::WRITTEN);
-  ShardHarness shard(JobOptions(), /*start=*/false, &before.disk());
-  ASSERT_EQ(StartFrom(shard, before.disk(), Restore::WARM_START, [](Start*) {}).kind(), MessageKind::kStarted);
-  EXPECT_EQ(shard.core().state()->version(), 0u);
-  EXPECT_EQ(shard.core().state()->totals().examples, 0u);
-  Train(shard, 0);
-  EXPECT_EQ(shard.Cut(Now(2)).state(), CutState::WRITTEN);
-  EXPECT_EQ(RowsOf(shard, 2), (std::map<Key, float>{{5, 3.0f}}));
-}
-
-TEST(ShardStart, RefusesACheckpointThatDoesNotFit) {
-  ShardHarness before((JobOptions()));
-  ASSERT_EQ(StoreTwoSteps(before).state(), CutState::WRITTEN);
-  struct Case {
-    std::function<void(Start*)> change;
-    const char* says;
-  };
-  const Case cases[] = {
-      {[](Start* s) { s->mutable_job()->mutable_table(0)->set_width(7); }, "rows of 1 floats there"},
-      {[](Start* s) { s->mutable_restore()->set_folder("cuts/none"); }, "cuts/none"},
-      {[](Start* s) { s->mutable_restore()->mutable_import(0)->set_to(9); }, "no table 9"},
-  };
-  for (const Case& c : cases) {
-    ShardHarness shard(JobOptions(), /*start=*/false, &before.disk());
-    const Sent answer = StartFrom(shard, before.disk(), Restore::RESUME, c.change);
-    ASSERT_EQ(answer.kind(), MessageKind::kNack) << c.says;
-    EXPECT_THAT(Body<Nack>(answer).reason(), HasSubstr(c.says));
-    EXPECT_EQ(Body<Nack>(answer).code(), static_cast<uint32_t>(NackCode::kBadCheckpoint));
-    EXPECT_EQ(shard.core().state(), nullptr);
-  }
+  const auto root = CheckpointRoot::Open(shard.disk(), "run/checkpoints");
+  ASSERT_TRUE(root.ok()) << root.status();
+  order = Now(2);
+  order.set_root((*root)->path());
+  order.set_token("0123");
+  EXPECT_EQ(shard.Cut(order).state(), CutState::FAILED) << "a folder of the same name on another disk";
+  order.set_id(3);
+  order.set_token((*root)->token());
+  EXPECT_EQ(shard.Cut(order).state(), CutState::WRITTEN);
 }
 
 }  // namespace

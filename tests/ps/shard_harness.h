@@ -15,13 +15,21 @@ namespace capstan::testing {
 inline constexpr PeerId kSchedulerPeer = 1;
 inline constexpr PeerId kWorkerPeer = 2;
 
+struct ShardPlay {
+  ShardId shard = 0;
+  bool writer = true;  // false: started without one
+  FakeSnapshotOptions sink;
+};
+
 class ShardHarness {
  public:
-  explicit ShardHarness(const JobOptions& options, bool start = true, FileSystem* disk = nullptr)
+  explicit ShardHarness(const JobOptions& options, bool start = true, FileSystem* disk = nullptr,
+                        const ShardPlay& play = {})
       : options_(options),
+        play_(play),
         memory_(NewMemoryFileSystem()),
         disk_(disk == nullptr ? *memory_ : *disk),
-        sink_(disk_),
+        sink_(disk_, play.sink),
         core_(ShardIdentity{kServerIncarnation, 0, "server-0/shard-0"}, outbox_, metrics_, Around()) {
     if (start) Start();
   }
@@ -40,14 +48,18 @@ class ShardHarness {
       grant->set_rank(rank);
       grant->set_term(1);
     }
-    start.set_shard(0);
+    start.set_shard(play_.shard);
     start.set_node_id(5);
     return start;
   }
-  void Start() {
+  void Start() { Start(StartOrder()); }
+  // The one answer to it; kNone if there was none or more than one.
+  Sent Start(const capstan::Start& order) {
     Hello();
-    Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kStart, kServerIncarnation), StartOrder()));
     outbox_.Take();
+    Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kStart, kServerIncarnation), order));
+    std::vector<Sent> sent = outbox_.Take();
+    return sent.size() == 1 ? std::move(sent[0]) : Sent();
   }
 
   void Deliver(PeerId from, Message message) { core_.OnMessage(from, std::move(message), clock_.Now()); }
@@ -70,11 +82,21 @@ class ShardHarness {
 
   // The newest word about a checkpoint after the order, and after all slices that it takes.
   CutState Cut(const capstan::Cut& order) {
-    outbox_.Take();
-    Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kCut, kServerIncarnation), order));
+    const CutState first = CutWithoutWork(order);
     Work();
     const std::vector<Sent> said = outbox_.Take(MessageKind::kCutState);
-    return said.empty() ? CutState() : Body<CutState>(said.back());
+    return said.empty() ? first : Body<CutState>(said.back());
+  }
+  CutState CutWithoutWork(const capstan::Cut& order) {
+    outbox_.Take();
+    Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kCut, kServerIncarnation), order));
+    const std::vector<Sent> said = outbox_.Take(MessageKind::kCutState);
+    return said.size() == 1 ? Body<CutState>(said[0]) : CutState();
+  }
+  void Abort(uint64_t id) {
+    CutAbort abort;
+    abort.set_id(id);
+    Deliver(kSchedulerPeer, MakeControl(OrderHeader(MessageKind::kCutAbort, kServerIncarnation), abort));
   }
   void Work() {
     for (int i = 0; i < 1000 && core_.Work(clock_.Now()) < Duration::max(); ++i) {
@@ -91,12 +113,13 @@ class ShardHarness {
   ShardSurroundings Around() {
     ShardSurroundings around;
     around.fs = &disk_;
-    around.sink = &sink_;
+    around.sink = play_.writer ? &sink_ : nullptr;
     around.open_source = FakeRowSources(disk_);
     return around;
   }
 
   const JobOptions options_;
+  const ShardPlay play_;
   std::unique_ptr<FileSystem> memory_;
   FileSystem& disk_;
   FakeSnapshotSink sink_;

@@ -57,6 +57,7 @@ TEST(PlanResume, NamesWhatDiffersWithBothValues) {
       {[](EffectiveJob* j) { j->mutable_table()->RemoveLast(); }, {"this job has no table means"}},
       {[](EffectiveJob* j) { j->mutable_config()->mutable_data()->add_feature()->set_name("age"); },
        {"feature 0", "age"}},
+      {[](EffectiveJob* j) { j->mutable_table(0)->set_elements(3); }, {"table sums", "elements is 0", "3"}},
   };
   for (const Case& c : cases) {
     EffectiveJob other = job;
@@ -133,6 +134,55 @@ TEST(ClosedLeases, AWholeEpochIsAPlaceToBeginAnotherPlan) {
   EXPECT_EQ(grant->lease.id, 5u);
   EXPECT_EQ(grant->lease.epoch, 1u);
   EXPECT_TRUE(next.AtEpochStart());
+}
+
+// At the end of an epoch some ranks are in the next one already. What they applied has its batch's number in the ledger,
+// which means other rows under another plan: batches would be left out or count twice.
+TEST(ClosedLeases, ABegunEpochIsNoPlaceToBeginAnotherPlan) {
+  const BatchPlan plan(1, {8}, 1);
+  const ShardRecord none = LedgerOf(5, {}, {}), some = LedgerOf(5, {}, {{5, {0}}});
+  const ShardRecord* records[] = {&none, &some};
+  const LeaseTable table(plan, 3, 2, ClosedLeases(records, plan, 3, 2, 0, 1));
+  EXPECT_EQ(table.closed_epochs(), 1u);
+  EXPECT_EQ(table.closed_below(), 5u);
+  EXPECT_FALSE(table.AtEpochStart());
+  EffectiveJob job = testing::SmallJob(testing::JobOptions());
+  job.mutable_config()->set_epochs(3);
+  job.mutable_config()->set_lease_batches(2);
+  EXPECT_EQ(EpochsTouched(records, plan, job), 2u);
+  const ShardRecord* closed[] = {&none, &none};
+  EXPECT_EQ(EpochsTouched(closed, plan, job), 1u);
+}
+
+TEST(ClosedLeases, OfADoneJobAllAre) {
+  const BatchPlan plan(1, {8}, 1);
+  const ShardRecord done = LedgerOf(9, {}, {});
+  const ShardRecord* records[] = {&done};
+  LeaseTable same(plan, 2, 2, ClosedLeases(records, plan, 2, 2, 0, 1));
+  EXPECT_TRUE(same.AllClosed());
+  EXPECT_TRUE(same.Request(0, 1)->no_more);
+  EXPECT_EQ(same.closed_epochs(), 2u);
+  LeaseTable more(plan, 3, 2, ClosedLeases(records, plan, 3, 2, 0, 1));
+  EXPECT_FALSE(more.AllClosed());
+  EXPECT_TRUE(more.AtEpochStart());
+  EXPECT_EQ(more.Request(0, 1)->lease.id, 9u);
+}
+
+TEST(PlanResume, AsyncGoesOnAtTheHighestClockWithTheLeasesThatAllHave) {
+  testing::JobOptions options;
+  options.consistency = "async";
+  const EffectiveJob job = testing::SmallJob(options);  // two splits of two batches: leases 1 and 2 an epoch
+  ShardRecord a = LedgerOf(2, {}, {{2, {0, 1}}});
+  ShardRecord b = LedgerOf(1, {1}, {{2, {0}}});
+  a.set_highest_clock(7);
+  b.set_highest_clock(9);
+  const ShardRecord* records[] = {&a, &b};
+  const auto from = PlanResume("root/C1", ManifestOf(job), records, job);
+  ASSERT_TRUE(from.ok()) << from.status();
+  EXPECT_EQ(from->first_step, 9u);
+  EXPECT_EQ(from->version, 12u);
+  EXPECT_EQ(from->epoch, 1u);
+  EXPECT_THAT(from->leases.closed, ElementsAre(1u));
 }
 
 }  // namespace
