@@ -50,7 +50,7 @@ absl::Status CheckNames(const std::vector<TensorSource>& tensors) {
   return absl::OkStatus();
 }
 
-absl::Status CheckPlace(const std::string& out, const CheckpointReader& reader) {
+absl::Status CheckExportPlace(const std::string& out, const CheckpointReader& reader) {
   CAPSTAN_RETURN_IF_ERROR(CheckOutputPath(out, {}));
   return CheckOutsideCheckpoint(out, reader);
 }
@@ -59,7 +59,7 @@ absl::Status CheckPlace(const std::string& out, const CheckpointReader& reader) 
 absl::Status ExportCsv(const CheckpointReader& reader, const std::vector<const TableSpec*>& tables,
                        const InspectOptions& options, std::vector<std::string>* files) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<CsvFile> wanted, CsvFilesOf(tables, options.out));
-  for (const CsvFile& file : wanted) CAPSTAN_RETURN_IF_ERROR(CheckPlace(file.path, reader));
+  for (const CsvFile& file : wanted) CAPSTAN_RETURN_IF_ERROR(CheckExportPlace(file.path, reader));
   for (const CsvFile& file : wanted) {
     CAPSTAN_RETURN_IF_ERROR(WhileReading(reader, WriteCsv(reader, *file.table, options.slots, file.path)));
     files->push_back(file.path);
@@ -70,7 +70,7 @@ absl::Status ExportCsv(const CheckpointReader& reader, const std::vector<const T
 absl::Status Export(const CheckpointReader& reader, const std::vector<const TableSpec*>& tables,
                     const InspectOptions& options, std::vector<std::string>* files) {
   if (options.format == "csv") return ExportCsv(reader, tables, options, files);
-  CAPSTAN_RETURN_IF_ERROR(CheckPlace(options.out, reader));
+  CAPSTAN_RETURN_IF_ERROR(CheckExportPlace(options.out, reader));
   const std::vector<TensorSource> tensors = TensorsOf(reader, tables, options.slots);
   CAPSTAN_RETURN_IF_ERROR(CheckNames(tensors));
   const CheckpointManifest& m = reader.manifest();

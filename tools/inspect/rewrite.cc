@@ -159,7 +159,7 @@ std::string WithoutSlashes(std::string path) {
   return path;
 }
 
-absl::Status CheckPlace(const std::string& out, const CheckpointReader& reader) {
+absl::Status CheckNewFolder(const std::string& out, const CheckpointReader& reader) {
   CAPSTAN_ASSIGN_OR_RETURN(const bool there, PosixFileSystem().Exists(out));
   if (there) return InvalidArgument(fmt::format("'{}' is there already; give another --out", out));
   return CheckOutsideCheckpoint(out, reader);
@@ -170,7 +170,7 @@ using MakeShard = std::function<absl::StatusOr<ShardRecord>(uint32_t shard, cons
 int Rewrite(const char* command, const InspectOptions& options, const CheckpointReader& reader, size_t shards,
             const MakeShard& make) {
   const std::string out = WithoutSlashes(options.out);
-  if (const absl::Status place = CheckPlace(out, reader); !place.ok()) return InspectFailure(command, place);
+  if (const absl::Status place = CheckNewFolder(out, reader); !place.ok()) return InspectFailure(command, place);
   const std::string folder = fmt::format("{}.{}.tmp", out, getpid());  // nobody else's
   std::vector<ShardRecord> records;
   absl::Status status = PosixFileSystem().MakeFolders(folder);
