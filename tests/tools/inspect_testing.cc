@@ -144,7 +144,8 @@ ToolResult RunFolder::Run(const std::string& arguments, const std::string& redir
   return RunWith("", arguments, redirect);
 }
 
-ToolResult RunFolder::RunWith(const std::string& before, const std::string& arguments, const std::string& redirect) const {
+ToolResult RunFolder::RunWith(const std::string& before, const std::string& arguments,
+                              const std::string& redirect) const {
   const TemporaryFolder streams;
   const std::string out = redirect.empty() ? fmt::format("'{}'", streams / "out") : redirect;
   const std::string command = fmt::format("cd '{}' && {} PATH='{}':\"$PATH\" capstan-inspect {} >{} 2>'{}'", path(),

@@ -86,13 +86,15 @@ absl::Status CheckOutsideCheckpoint(const std::string& out, const CheckpointRead
     return std::mismatch(outer.begin(), outer.end(), place.begin(), place.end()).first == outer.end();
   };
   if (holds_out(folder)) {
-    return InvalidArgument(fmt::format("--out={} is inside the checkpoint {}, which is never changed; give another place",
-                                       out, reader.folder()));
+    return InvalidArgument(
+        fmt::format("--out={} is inside the checkpoint {}, which is never changed; give another place", out,
+                    reader.folder()));
   }
   const fs::path root = folder.parent_path();
   if (!fs::exists(root / "capstan-root.pb", error) || !holds_out(root)) return absl::OkStatus();
-  return InvalidArgument(fmt::format("--out={} is inside {}, where only the run itself changes anything; give another place",
-                                     out, root.string()));
+  return InvalidArgument(
+      fmt::format("--out={} is inside {}, where only the run itself changes anything; give another place", out,
+                  root.string()));
 }
 
 std::vector<float> InitialRow(const CheckpointManifest& manifest, const TableSpec& table, Key key) {
