@@ -1,6 +1,7 @@
 #include "storage/checkpoint_list.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/core.h>
 
@@ -17,7 +18,8 @@ CheckpointEntry EntryOf(const CheckpointManifest& manifest, const std::string& f
   entry.examples = manifest.examples();
   entry.full = manifest.kind() == CheckpointManifest::FULL;
   for (const StoredFile& file : manifest.file()) entry.bytes += file.bytes();
-  if (manifest.has_metric()) entry.metric = manifest.metric();
+  // A NaN has no place in an order.
+  if (manifest.has_metric() && !std::isnan(manifest.metric())) entry.metric = manifest.metric();
   entry.model_sha256 = manifest.model_sha256();
   return entry;
 }

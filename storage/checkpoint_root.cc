@@ -43,17 +43,41 @@ std::string NewToken() {
   return fmt::format("{:016x}{:016x}", random.Next(), random.Next());
 }
 
+bool IsMarkerName(const std::string& name) {
+  return name == kMarkerFile || name == std::string(kMarkerFile) + ".tmp";
+}
+
+// A folder of that very name, not a link to one.
+bool IsFolder(FileSystem& fs, const std::string& path) {
+  const absl::StatusOr<FileInfo> info = fs.Stat(path);
+  return info.ok() && info->kind == FileInfo::Kind::kFolder;
+}
+
 bool MadeByUs(FileSystem& fs, const std::string& folder, const std::string& token) {
+  if (!IsFolder(fs, folder)) return false;
   const absl::StatusOr<CheckpointRootRecord> marker = ReadRoot(fs, folder + "/" + kMarkerFile);
   return marker.ok() && marker->token() == token;
 }
 
-// The marker goes last: what is half removed after a crash still carries it.
+// Also without a good marker, where a power cut left only the folder's name, or the marker's name without its bytes:
+// nothing that anybody could miss.
+bool MayGo(FileSystem& fs, const std::string& folder, const std::string& token) {
+  if (MadeByUs(fs, folder, token)) return true;
+  if (!IsFolder(fs, folder)) return false;
+  const absl::StatusOr<std::vector<std::string>> names = fs.List(folder);
+  const absl::StatusOr<CheckpointRootRecord> marker = ReadRoot(fs, folder + "/" + kMarkerFile);
+  const bool of_another = marker.ok() || absl::IsUnavailable(marker.status());
+  return names.ok() && !of_another && std::all_of(names->begin(), names->end(), IsMarkerName);
+}
+
+// The marker goes last: what is half removed after a crash still carries it. A disk may forget removals in any order,
+// so the others are synced before.
 absl::Status RemoveMadeFolder(FileSystem& fs, const std::string& folder) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(folder));
   for (const std::string& name : names) {
-    if (name != kMarkerFile) CAPSTAN_RETURN_IF_ERROR(RemoveTree(fs, folder + "/" + name));
+    if (!IsMarkerName(name)) CAPSTAN_RETURN_IF_ERROR(RemoveTree(fs, folder + "/" + name));
   }
+  CAPSTAN_RETURN_IF_ERROR(fs.SyncFolder(folder));
   return RemoveTree(fs, folder);
 }
 
@@ -64,6 +88,35 @@ bool EndsWithOneOf(const std::string& name, std::initializer_list<const char*> e
     return true;
   }
   return false;
+}
+
+uint64_t HighestIdIn(const std::vector<std::string>& names) {
+  uint64_t highest = 0;
+  for (const std::string& name : names) {
+    const absl::StatusOr<uint64_t> id = ParseCheckpointFolderName(name.substr(0, name.find('.')));
+    if (id.ok()) highest = std::max(highest, *id);
+  }
+  return highest;
+}
+
+// One bad byte in the root's file must not cost a run its checkpoints: the token is in the marker of every folder made
+// here as well. Which ids were given out is not, so that many are left out.
+constexpr uint64_t kIdsLeftOutAfterRepair = 1000;
+
+absl::StatusOr<CheckpointRootRecord> RepairedRoot(FileSystem& fs, const std::string& path, const absl::Status& damage) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(path));
+  CheckpointRootRecord record;
+  for (const std::string& name : names) {
+    const std::string folder = path + "/" + name;
+    if (!ParseCheckpointFolderName(name.substr(0, name.find('.'))).ok() || !IsFolder(fs, folder)) continue;
+    const absl::StatusOr<CheckpointRootRecord> marker = ReadRoot(fs, folder + "/" + kMarkerFile);
+    if (!marker.ok()) continue;
+    if (record.has_token() && record.token() != marker->token()) return damage;  // whose folder this is cannot be told
+    record.set_token(marker->token());
+  }
+  if (!record.has_token()) return damage;
+  record.set_highest_id(HighestIdIn(names) + kIdsLeftOutAfterRepair);
+  return record;
 }
 
 // What the shards' records add up to.
@@ -128,6 +181,10 @@ absl::StatusOr<std::unique_ptr<CheckpointRoot>> CheckpointRoot::Open(FileSystem&
     record->set_token(NewToken());
     CAPSTAN_RETURN_IF_ERROR(WriteRoot(fs, RootFile(path), *record));
   }
+  if (absl::IsDataLoss(record.status())) {
+    record = RepairedRoot(fs, path, record.status());
+    if (record.ok()) CAPSTAN_RETURN_IF_ERROR(WriteRoot(fs, RootFile(path), *record));
+  }
   if (!record.ok()) return record.status();
   root->token_ = record->token();
   return root;
@@ -138,12 +195,8 @@ std::string CheckpointRoot::WorkingFolderOf(uint64_t id) const { return FolderOf
 
 absl::StatusOr<uint64_t> CheckpointRoot::NextId() {
   CAPSTAN_ASSIGN_OR_RETURN(CheckpointRootRecord record, ReadRoot(fs_, RootFile(path_)));
-  uint64_t highest = record.highest_id();
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs_.List(path_));
-  for (const std::string& name : names) {
-    const absl::StatusOr<uint64_t> id = ParseCheckpointFolderName(name.substr(0, name.find('.')));
-    if (id.ok()) highest = std::max(highest, *id);
-  }
+  const uint64_t highest = std::max(record.highest_id(), HighestIdIn(names));
   record.set_highest_id(highest + 1);
   CAPSTAN_RETURN_IF_ERROR(WriteRoot(fs_, RootFile(path_), record));
   return record.highest_id();
@@ -177,7 +230,14 @@ absl::StatusOr<CheckpointEntry> CheckpointRoot::Commit(uint64_t id, const Checkp
 absl::Status CheckpointRoot::Abandon(uint64_t id) {
   const std::string folder = WorkingFolderOf(id);
   CAPSTAN_ASSIGN_OR_RETURN(const bool there, fs_.Exists(folder));
-  return there ? RemoveMadeFolder(fs_, folder) : absl::OkStatus();
+  if (!there) return absl::OkStatus();
+  if (!MayGo(fs_, folder, token_)) {
+    return InvalidArgument(fmt::format("{} is left alone: it does not carry this run's mark", folder));
+  }
+  // A writer that still runs makes no more files in it, and none after the marker has gone.
+  const std::string removed = FolderOf(id) + kRemovedEnding;
+  CAPSTAN_RETURN_IF_ERROR(fs_.Rename(folder, removed));
+  return RemoveMadeFolder(fs_, removed);
 }
 
 absl::StatusOr<std::vector<CheckpointEntry>> CheckpointRoot::List(std::vector<std::string>* skipped) {
@@ -203,10 +263,10 @@ absl::Status CheckpointRoot::CleanUp(uint64_t keep, std::vector<std::string>* lo
     if (!id.ok() || (*id == keep && name.ends_with(kWorkingEnding))) continue;
     const std::string folder = path_ + "/" + name;
     absl::Status removed;
-    if (MadeByUs(fs_, folder, token_)) {
+    if (MayGo(fs_, folder, token_)) {
       removed = RemoveMadeFolder(fs_, folder);
-      log->push_back(fmt::format("removed {}, which was not finished", folder));
-    } else if (!fs_.Remove(folder).ok()) {  // an empty one may go; anything else may be somebody's
+      if (removed.ok()) log->push_back(fmt::format("removed {}, which was not finished", folder));
+    } else {
       log->push_back(fmt::format("{} is left alone: it does not carry this run's mark; remove it by hand", folder));
     }
     if (first.ok()) first = removed;
@@ -229,23 +289,23 @@ absl::Status CheckpointRoot::Retain(const RetentionPolicy& policy, const std::ve
   absl::Status first;
   for (const CheckpointEntry& entry : all) {
     if (kept.count(entry.id) > 0 || !MadeByUs(fs_, entry.folder, token_)) continue;
-    const absl::Status removed = RemoveOne(entry);
-    if (absl::IsUnavailable(removed)) continue;  // somebody reads it: the next time will do
-    if (removed.ok()) log->push_back(fmt::format("removed checkpoint {}", entry.folder));
-    if (first.ok()) first = removed;
+    const absl::StatusOr<bool> removed = RemoveOne(entry);
+    if (removed.ok() && *removed) log->push_back(fmt::format("removed checkpoint {}", entry.folder));
+    if (first.ok()) first = removed.status();
   }
   return first;
 }
 
-absl::Status CheckpointRoot::RemoveOne(const CheckpointEntry& entry) {
+absl::StatusOr<bool> CheckpointRoot::RemoveOne(const CheckpointEntry& entry) {
   const std::string removed = entry.folder + kRemovedEnding;
   {
     const auto lock = FolderLock::TryExclusive(entry.folder + "/" + kManifestFile);
-    if (!lock.ok()) return lock.status();
+    if (!lock.ok()) return false;  // somebody reads it: the next time will do
     CAPSTAN_RETURN_IF_ERROR(fs_.Rename(entry.folder, removed));
   }
   CAPSTAN_RETURN_IF_ERROR(fs_.SyncFolder(path_));
-  return RemoveMadeFolder(fs_, removed);
+  CAPSTAN_RETURN_IF_ERROR(RemoveMadeFolder(fs_, removed));
+  return true;
 }
 
 absl::Status CheckRootToken(FileSystem& fs, const std::string& root, const std::string& token) {

@@ -59,7 +59,7 @@ class CheckpointRoot {
   // the files are there with those sizes), sums up rows, writes the manifest, syncs files and folders, renames.
   // After an error the working folder is still there: Abandon it. parts[i] belongs to shard i.
   absl::StatusOr<CheckpointEntry> Commit(uint64_t id, const CheckpointManifest& head, const std::vector<ShardPart>& parts);
-  // Removes the working folder. Not there: fine.
+  // Removes the working folder. Not there: fine. kInvalidArgument: it does not carry our marker, and stays.
   absl::Status Abandon(uint64_t id);
 
   // Complete ones, oldest first. Those whose manifest cannot be used are left out and told in `skipped` ("C000007: …").
@@ -75,7 +75,7 @@ class CheckpointRoot {
 
  private:
   CheckpointRoot(FileSystem& fs, std::string path) : fs_(fs), path_(std::move(path)) {}
-  absl::Status RemoveOne(const CheckpointEntry& entry);
+  absl::StatusOr<bool> RemoveOne(const CheckpointEntry& entry);  // false: somebody reads it
 
   FileSystem& fs_;
   std::string path_;

@@ -68,6 +68,7 @@ absl::Status BenchCheckpoint() {
   CheckpointBenchOptions options;
   if (!gflags::GetCommandLineFlagInfoOrDie("rows").is_default) options.rows = FLAGS_rows;
   if (FLAGS_width != 0) options.width = FLAGS_width;
+  if (!gflags::GetCommandLineFlagInfoOrDie("seconds").is_default) options.seconds = FLAGS_seconds;
   options.writer = FolderOfThisProgram() + "/capstan-checkpoint-writer";
   return RunCheckpointBench(options, Report);
 }

@@ -124,7 +124,7 @@ class Parser {
 
   std::string NearestHint(const std::string& name) const {
     const std::string nearest = NearestName(name, known_);
-    return nearest.empty() ? fmt::format("; 'capstan {} --help' lists them", command_.name)
+    return nearest.empty() ? "; --help lists them"
                            : fmt::format("; did you mean --{}?", nearest);
   }
 

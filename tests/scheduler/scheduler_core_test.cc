@@ -394,7 +394,7 @@ TEST(SchedulerState, HoldsWhatMustOutliveTheProcess) {
   SchedulerState state;
   scheduler.core().FillState(&state);
   EXPECT_EQ(state.phase(), SchedulerState::TRAINING);
-  EXPECT_EQ(state.job_id(), kJob);
+  EXPECT_EQ(state.job_id(), testing::kJob);
   ASSERT_EQ(state.member_size(), 3);
   EXPECT_EQ(state.member(1).name(), "server-1");
   EXPECT_EQ(state.member(1).shard_endpoint(0), "test://server-1/shard-0");

@@ -68,7 +68,7 @@ TEST(Flags, WhatIsWrongIsSaid) {
   };
   const Case cases[] = {
       {{"--test_row=7"}, "unknown flag --test_row; did you mean --test_rows?"},
-      {{"--zzzzzzzz"}, "unknown flag --zzzzzzzz; 'capstan try --help' lists them"},
+      {{"--zzzzzzzz"}, "unknown flag --zzzzzzzz; --help lists them"},
       {{"--test_rows=many"}, "--test_rows=many: wanted a whole number from 0 on; How many rows"},
       {{"--test_rows=-1"}, "whole number from 0 on"},
       {{"--test_rate=fast"}, "wanted a number"},

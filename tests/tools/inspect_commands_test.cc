@@ -26,7 +26,8 @@ std::vector<std::string> LinesThatBeginWith(const std::string& text, const std::
   return lines;
 }
 
-const char* const kSubCommands[] = {"ls", "show", "stat", "get", "diff", "verify", "export", "merge", "reshard", "plot"};
+const char* const kSubCommands[] = {"ls",     "show",   "stat",  "get",     "diff",
+                                    "verify", "export", "merge", "reshard", "plot"};
 
 TEST(InspectCommands, TheHelpNamesEachAndTheirExamplesRunAsTheyStand) {
   const RunFolder run;

@@ -26,8 +26,7 @@ TEST(LogHistogram, BinsArePowersOfTwoFromTheFirstToTheLastThatHasSomething) {
   EXPECT_EQ(BinsOf({}), "");
   EXPECT_EQ(BinsOf({0, 0}), "[0 0) 2\n");
   EXPECT_EQ(BinsOf({1}), "[1 2) 1\n");
-  EXPECT_EQ(BinsOf({1, std::nextafter(2.0, 0), 2, 8, 15.5}),
-            "[1 2) 2\n[2 4) 1\n[4 8) 0\n[8 16) 2\n");
+  EXPECT_EQ(BinsOf({1, std::nextafter(2.0, 0), 2, 8, 15.5}), "[1 2) 2\n[2 4) 1\n[4 8) 0\n[8 16) 2\n");
 }
 
 TEST(LogHistogram, ZerosHaveABinOfTheirOwnAndNoneBetweenThemAndTheRest) {
@@ -36,7 +35,8 @@ TEST(LogHistogram, ZerosHaveABinOfTheirOwnAndNoneBetweenThemAndTheRest) {
 
 TEST(LogHistogram, WhatLiesBeyondItsEndsIsCountedAtThem) {
   LogHistogram histogram;
-  for (const double value : {1e-300, 1e300, std::numeric_limits<double>::denorm_min(), std::numeric_limits<double>::max()})
+  for (const double value :
+       {1e-300, 1e300, std::numeric_limits<double>::denorm_min(), std::numeric_limits<double>::max()})
     histogram.Add(value);
   const std::vector<LogHistogram::Bin> bins = histogram.bins();
   ASSERT_GE(bins.size(), 2u);
@@ -54,9 +54,8 @@ TEST(TopRows, KeepsTheHighestAndOfEqualOnesTheLowerKeys) {
     all.push_back({static_cast<double>(random() % 100), random() % 100'000});
     top.Add(all.back().key, all.back().score);
   }
-  std::sort(all.begin(), all.end(), [](const TopRow& a, const TopRow& b) {
-    return a.score != b.score ? a.score > b.score : a.key < b.key;
-  });
+  std::sort(all.begin(), all.end(),
+            [](const TopRow& a, const TopRow& b) { return a.score != b.score ? a.score > b.score : a.key < b.key; });
   const std::vector<TopRow> sorted = top.Sorted();
   ASSERT_EQ(sorted.size(), 20u);
   for (size_t i = 0; i < sorted.size(); ++i) {

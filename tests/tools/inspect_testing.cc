@@ -25,7 +25,8 @@ constexpr char kAdultRows[] =
     "United-States, <=50K\n"
     "50, Self-emp-not-inc, 83311, Bachelors, 13, Married-civ-spouse, Exec-managerial, Husband, White, Male, 0, 0, 13, "
     "United-States, <=50K\n"
-    "38, Private, 215646, HS-grad, 9, Divorced, Handlers-cleaners, Not-in-family, White, Male, 0, 0, 40, United-States, "
+    "38, Private, 215646, HS-grad, 9, Divorced, Handlers-cleaners, Not-in-family, White, Male, 0, 0, 40, "
+    "United-States, "
     ">50K\n"
     "53, ?, 234721, 11th, 7, Married-civ-spouse, Handlers-cleaners, Husband, Black, Male, 0, 0, 40, Cuba, <=50K\n";
 
@@ -67,9 +68,7 @@ BuiltRow AnyRow(const BuiltTable& table, uint32_t step, std::mt19937_64* random)
   return row;
 }
 
-std::string FileText(const std::string& path) {
-  return *ReadWholeFile(PosixFileSystem(), path, uint64_t{64} << 20);
-}
+std::string FileText(const std::string& path) { return *ReadWholeFile(PosixFileSystem(), path, uint64_t{64} << 20); }
 
 }  // namespace
 
@@ -90,8 +89,7 @@ EffectiveJob AdultJob(const std::string& folder) {
     EXPECT_TRUE(status.ok()) << status;
   }
   JobConfig config;
-  const absl::Status finished =
-      file->Finish(fs, ProcessSurroundings({"sgd", "adagrad", "adam"}), &config, nullptr);
+  const absl::Status finished = file->Finish(fs, ProcessSurroundings({"sgd", "adagrad", "adam"}), &config, nullptr);
   EXPECT_TRUE(finished.ok()) << finished;
   EffectiveJob job;
   const absl::Status planned = PlanJob(fs, config, &job);
@@ -119,7 +117,8 @@ CheckpointSpec AdultCheckpoint(const EffectiveJob& job, int layers) {
         for (size_t k = 0; k < (i == 0 ? keys.size() : keys.size() / 4); ++k)
           rows[keys[k]] = AnyRow(built, static_cast<uint32_t>(100 * (i + 1)), &random);
       } else if (table.name() != "numeric" && i == 0) {
-        for (Key block = 0; block * table.width() < table.elements(); ++block) rows[block] = AnyRow(built, 100, &random);
+        for (Key block = 0; block * table.width() < table.elements(); ++block)
+          rows[block] = AnyRow(built, 100, &random);
       }
     }
   }
@@ -142,10 +141,14 @@ RunFolder::RunFolder() {
 }
 
 ToolResult RunFolder::Run(const std::string& arguments, const std::string& redirect) const {
+  return RunWith("", arguments, redirect);
+}
+
+ToolResult RunFolder::RunWith(const std::string& before, const std::string& arguments, const std::string& redirect) const {
   const TemporaryFolder streams;
   const std::string out = redirect.empty() ? fmt::format("'{}'", streams / "out") : redirect;
-  const std::string command = fmt::format("cd '{}' && PATH='{}':\"$PATH\" capstan-inspect {} >{} 2>'{}'", path(),
-                                          CAPSTAN_BIN_DIR, arguments, out, streams / "err");
+  const std::string command = fmt::format("cd '{}' && {} PATH='{}':\"$PATH\" capstan-inspect {} >{} 2>'{}'", path(),
+                                          before, CAPSTAN_BIN_DIR, arguments, out, streams / "err");
   const int status = std::system(command.c_str());
   ToolResult result;
   result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;

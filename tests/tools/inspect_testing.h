@@ -36,6 +36,8 @@ class RunFolder {
 
   // Arguments as a shell takes them. `redirect`, if not empty, is where stdout goes: "/dev/full", "&-".
   ToolResult Run(const std::string& arguments, const std::string& redirect = "") const;
+  // After a line of shell: "ulimit -f 1;".
+  ToolResult RunWith(const std::string& before, const std::string& arguments, const std::string& redirect = "") const;
 
  private:
   TemporaryFolder folder_;

@@ -18,14 +18,14 @@
 namespace capstan {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using nlohmann::json;
 using testing::BuiltRow;
 using testing::BuiltRows;
 using testing::CheckpointSpec;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::LiveRows;
+using ::testing::Not;
 using testing::RunFolder;
 using testing::ToolResult;
 
@@ -345,7 +345,10 @@ TEST(InspectDiff, TellsEveryKindOfDifference) {
          };
        },
        0, "equal\n"},
-      {"a row more", [](CheckpointSpec* spec, TableId table) { spec->layers[1].puts[table][5] = {std::vector<float>(24, 1.0f), 1, 1}; },
+      {"a row more",
+       [](CheckpointSpec* spec, TableId table) {
+         spec->layers[1].puts[table][5] = {std::vector<float>(24, 1.0f), 1, 1};
+       },
        1, "0 rows only in A, 1 only in B, 0 changed, 0 in slots"},
       {"a row less",
        [](CheckpointSpec* spec, TableId table) {
@@ -353,11 +356,13 @@ TEST(InspectDiff, TellsEveryKindOfDifference) {
          spec->layers[1].puts[table].erase(spec->layers[1].puts[table].begin());
        },
        1, "1 rows only in A, 0 only in B, 0 changed, 0 in slots"},
-      {"a slot", [](CheckpointSpec* spec, TableId table) { spec->layers[1].puts[table].begin()->second.values[23] += 1; }, 1,
+      {"a slot",
+       [](CheckpointSpec* spec, TableId table) { spec->layers[1].puts[table].begin()->second.values[23] += 1; }, 1,
        "0 changed, 1 in slots or counters alone"},
-      {"a counter", [](CheckpointSpec* spec, TableId table) { ++spec->layers[1].puts[table].begin()->second.updates; }, 1,
-       "0 changed, 1 in slots or counters alone"},
-      {"not a number", [](CheckpointSpec* spec, TableId table) { spec->layers[1].puts[table].begin()->second.values[0] = kNaN; }, 1,
+      {"a counter", [](CheckpointSpec* spec, TableId table) { ++spec->layers[1].puts[table].begin()->second.updates; },
+       1, "0 changed, 1 in slots or counters alone"},
+      {"not a number",
+       [](CheckpointSpec* spec, TableId table) { spec->layers[1].puts[table].begin()->second.values[0] = kNaN; }, 1,
        "1 changes are not finite"},
       {"the seed",
        [](CheckpointSpec* spec, TableId) {
@@ -393,7 +398,8 @@ TEST(InspectDiff, TellsEveryKindOfDifference) {
            for (auto& [key, row] : layer.puts[table]) row.values.resize(16);
          }
        },
-       1, "embedding: optimizer adam in A, adagrad in B\nembedding: 0 rows only in A, 0 only in B, 0 changed, 0 in slots"},
+       1,
+       "embedding: optimizer adam in A, adagrad in B\nembedding: 0 rows only in A, 0 only in B, 0 changed, 0 in slots"},
       {"a width",
        [](CheckpointSpec* spec, TableId table) {
          const auto edit = spec->edit_manifest;

@@ -13,11 +13,6 @@ namespace {
 
 constexpr size_t kLeastPairs = 5;
 
-double MedianOf(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
 double ThreadCpuSeconds() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -56,6 +51,16 @@ double CpuSecondsOf(const std::function<void()>& work) {
   const double begin = ThreadCpuSeconds();
   work();
   return ThreadCpuSeconds() - begin;
+}
+
+double MedianOf(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+double PercentileOf(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
 SideBySide CompareInTurn(double seconds, const std::function<void(size_t i)>& ours,

@@ -17,7 +17,8 @@ struct Figure {
   std::string unit;        // of value and limit, for example "Mrows/s"
   std::string limit_name;  // empty: there is no limit to compare with
   double limit = 0;
-  double ratio = 0;  // the share of the limit that was reached: above 1 is better than the limit
+  double ratio = 0;  // the share of the limit that was reached: above 1 is better than the limit, but worse where a
+                     // time or a size stands beside what it is "without" or "before" something
 };
 
 // One line a figure: text in columns, or one JSON object a line.
@@ -29,6 +30,9 @@ inline void KeepAlive(const void* result) { asm volatile("" : : "r"(result) : "m
 double SecondsOf(const std::function<void()>& work);  // as a clock on the wall sees it
 double CpuSecondsOf(
     const std::function<void()>& work);  // of this thread alone: a busy machine steals nothing
+
+double MedianOf(std::vector<double> values);                    // not empty
+double PercentileOf(std::vector<double> values, double share);  // not empty; share: 0 to 1
 
 struct SideBySide {
   double ours_seconds = 0;  // medians of one call

@@ -26,11 +26,6 @@ constexpr float kRate = 0.05f;
 constexpr float kEpsilon = 1e-8f;
 constexpr size_t kRequests = 40;  // different ones, used in turn
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 // Ours and the limit in turn, by the clock on the wall.
 absl::Status Compare(const std::string& name, const PushPullBenchOptions& options,
                      const std::function<absl::Status(size_t i)>& ours, const std::function<void(size_t i)>& limit,
@@ -54,9 +49,9 @@ absl::Status Compare(const std::string& name, const PushPullBenchOptions& option
   figure.name = name;
   figure.unit = "Mrows/s";
   figure.limit_name = "in-process loop";
-  figure.value = keys / Median(our_times) / 1e6;
-  figure.limit = keys / Median(limit_times) / 1e6;
-  figure.ratio = Median(ratios);
+  figure.value = keys / MedianOf(our_times) / 1e6;
+  figure.limit = keys / MedianOf(limit_times) / 1e6;
+  figure.ratio = MedianOf(ratios);
   report(figure);
   return absl::OkStatus();
 }

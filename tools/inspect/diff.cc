@@ -1,5 +1,5 @@
-// Two checkpoints, row by row. Tables are matched by name. Both are read by the same slices of the hashed keys, about 65536
-// rows at a time, or one partition where those are larger.
+// Two checkpoints, row by row. Tables are matched by name. Both are read by the same slices of the hashed keys, about
+// 65536 rows at a time, or one partition where those are larger.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -42,11 +42,12 @@ struct TableDiff {
   bool differs() const { return only_a + only_b + changed + state_changed > 0; }
 };
 
-absl::StatusOr<Slice> ReadSlice(const CheckpointReader& reader, const TableSpec& table, PartitionId run, PartitionId runs) {
+absl::StatusOr<Slice> ReadSlice(const CheckpointReader& reader, const TableSpec& table, PartitionId run,
+                                PartitionId runs) {
   const PartitionId partitions = reader.partitions() / runs;  // both are powers of two
   Slice slice;
-  CAPSTAN_RETURN_IF_ERROR(
-      reader.ForEach(static_cast<TableId>(table.id()), run * partitions, (run + 1) * partitions, [&](const StoredRow& row) {
+  CAPSTAN_RETURN_IF_ERROR(reader.ForEach(
+      static_cast<TableId>(table.id()), run * partitions, (run + 1) * partitions, [&](const StoredRow& row) {
         if (row.floats < table.width()) {
           return DataLoss(fmt::format("{}: a row of table '{}' has {} floats, fewer than its width {}", reader.folder(),
                                       table.name(), row.floats, table.width()));
@@ -60,7 +61,8 @@ absl::StatusOr<Slice> ReadSlice(const CheckpointReader& reader, const TableSpec&
   return slice;
 }
 
-void CompareRows(const Slice& in_a, const HeldRow& a, const Slice& in_b, const HeldRow& b, uint32_t width, TableDiff* diff) {
+void CompareRows(const Slice& in_a, const HeldRow& a, const Slice& in_b, const HeldRow& b, uint32_t width,
+                 TableDiff* diff) {
   const float* const x = in_a.ValuesOf(a);
   const float* const y = in_b.ValuesOf(b);
   double squares = 0;
@@ -110,9 +112,11 @@ absl::StatusOr<TableDiff> DiffTable(const CheckpointReader& a, const TableSpec& 
                                     const TableSpec& table_b, size_t top) {
   constexpr uint64_t kRowsAtATime = 1 << 16;
   TableDiff diff(top);
-  const uint64_t rows = std::max(a.rows(static_cast<TableId>(table_a.id())), b.rows(static_cast<TableId>(table_b.id())));
+  const uint64_t rows =
+      std::max(a.rows(static_cast<TableId>(table_a.id())), b.rows(static_cast<TableId>(table_b.id())));
   // A partition is what the top bits of a key's hash say, so equal parts of both hold the same keys.
-  const uint64_t parts = std::min<uint64_t>(std::min(a.partitions(), b.partitions()), std::bit_ceil(rows / kRowsAtATime + 1));
+  const uint64_t parts =
+      std::min<uint64_t>(std::min(a.partitions(), b.partitions()), std::bit_ceil(rows / kRowsAtATime + 1));
   const auto runs = static_cast<PartitionId>(parts);
   for (PartitionId run = 0; run < runs; ++run) {
     CAPSTAN_ASSIGN_OR_RETURN(const Slice rows_a, ReadSlice(a, table_a, run, runs));
@@ -141,8 +145,9 @@ Json DiffJson(const std::string& table, const TableDiff& diff) {
 }
 
 std::string DiffText(const std::string& table, const TableDiff& diff) {
-  std::string text = fmt::format("{}: {} rows only in A, {} only in B, {} changed, {} in slots or counters alone, {} the same",
-                                 table, diff.only_a, diff.only_b, diff.changed, diff.state_changed, diff.same);
+  std::string text =
+      fmt::format("{}: {} rows only in A, {} only in B, {} changed, {} in slots or counters alone, {} the same", table,
+                  diff.only_a, diff.only_b, diff.changed, diff.state_changed, diff.same);
   if (diff.changed > 0) {
     text += fmt::format("; largest change of a weight {:.6g}, mean {:.6g}, norm {:.6g}", diff.most,
                         diff.compared > 0 ? diff.sum / static_cast<double>(diff.compared) : 0, std::sqrt(diff.squares));

@@ -1,4 +1,8 @@
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -9,27 +13,53 @@
 namespace capstan {
 namespace {
 
-// "deep/weight" → "deep_weight": part of a file's name.
-std::string FileNameOf(std::string table) {
-  for (char& c : table) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
-    if (!plain) c = '_';
+struct CsvFile {
+  const TableSpec* table;
+  std::string path;
+};
+
+// One file for one table, else OUT with the table's name before its ending: x.csv → x.deep_0_bias.csv.
+absl::StatusOr<std::vector<CsvFile>> CsvFilesOf(const std::vector<const TableSpec*>& tables, const std::string& out) {
+  std::vector<CsvFile> files;
+  std::map<std::string, std::string> names;
+  for (const TableSpec* table : tables) {
+    std::string path = out;
+    if (tables.size() > 1) {
+      std::string name = PlainName(table->name());
+      std::replace(name.begin(), name.end(), '/', '_');
+      path = fmt::format("{}.{}.csv", out.ends_with(".csv") ? out.substr(0, out.size() - 4) : out, name);
+    }
+    if (const auto [at, is_new] = names.emplace(path, table->name()); !is_new) {
+      return InvalidArgument(fmt::format("tables {} and {} would both be written to '{}'; choose one with --table",
+                                         at->second, table->name(), path));
+    }
+    files.push_back({table, path});
   }
-  return table;
+  return files;
 }
 
-// One file for one table, else OUT with the table's name before its ending.
+absl::Status CheckNames(const std::vector<TensorSource>& tensors) {
+  std::set<std::string> names;
+  for (const TensorSource& tensor : tensors) {
+    if (names.insert(tensor.name).second) continue;
+    return InvalidArgument(fmt::format("two tables would be the array '{}'; choose one with --table", tensor.name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPlace(const std::string& out, const CheckpointReader& reader) {
+  CAPSTAN_RETURN_IF_ERROR(CheckOutputPath(out, {}));
+  return CheckOutsideCheckpoint(out, reader);
+}
+
+// files: those that are there, also after an error.
 absl::Status ExportCsv(const CheckpointReader& reader, const std::vector<const TableSpec*>& tables,
                        const InspectOptions& options, std::vector<std::string>* files) {
-  for (const TableSpec* table : tables) {
-    std::string path = options.out;
-    if (tables.size() > 1) {
-      const bool csv = path.ends_with(".csv");
-      path = fmt::format("{}.{}.csv", csv ? path.substr(0, path.size() - 4) : path, FileNameOf(table->name()));
-    }
-    CAPSTAN_RETURN_IF_ERROR(CheckOutputPath(path, {}));
-    CAPSTAN_RETURN_IF_ERROR(WriteCsv(reader, *table, options.slots, path));
-    files->push_back(path);
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<CsvFile> wanted, CsvFilesOf(tables, options.out));
+  for (const CsvFile& file : wanted) CAPSTAN_RETURN_IF_ERROR(CheckPlace(file.path, reader));
+  for (const CsvFile& file : wanted) {
+    CAPSTAN_RETURN_IF_ERROR(WhileReading(reader, WriteCsv(reader, *file.table, options.slots, file.path)));
+    files->push_back(file.path);
   }
   return absl::OkStatus();
 }
@@ -37,17 +67,21 @@ absl::Status ExportCsv(const CheckpointReader& reader, const std::vector<const T
 absl::Status Export(const CheckpointReader& reader, const std::vector<const TableSpec*>& tables,
                     const InspectOptions& options, std::vector<std::string>* files) {
   if (options.format == "csv") return ExportCsv(reader, tables, options, files);
-  CAPSTAN_RETURN_IF_ERROR(CheckOutputPath(options.out, {}));
+  CAPSTAN_RETURN_IF_ERROR(CheckPlace(options.out, reader));
   const std::vector<TensorSource> tensors = TensorsOf(reader, tables, options.slots);
-  files->push_back(options.out);
-  if (options.format == "npz") return WriteNpz(tensors, options.out);
+  CAPSTAN_RETURN_IF_ERROR(CheckNames(tensors));
   const CheckpointManifest& m = reader.manifest();
-  return WriteSafetensors(tensors,
-                          {{"job", m.job().config().name()},
-                           {"step", fmt::format("{}", m.version())},
-                           {"examples", fmt::format("{}", m.examples())},
-                           {"model_sha256", m.model_sha256()}},
-                          options.out);
+  const absl::Status written = options.format == "npz"
+                                   ? WriteNpz(tensors, options.out)
+                                   : WriteSafetensors(tensors,
+                                                      {{"job", m.job().config().name()},
+                                                       {"step", fmt::format("{}", m.version())},
+                                                       {"examples", fmt::format("{}", m.examples())},
+                                                       {"model_sha256", m.model_sha256()}},
+                                                      options.out);
+  CAPSTAN_RETURN_IF_ERROR(WhileReading(reader, written));
+  files->push_back(options.out);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -63,10 +97,10 @@ int InspectExport(const InspectOptions& options) {
   if (!tables.ok()) return InspectFailure("export", tables.status());
   std::vector<std::string> files;
   const absl::Status written = Export(**reader, *tables, options, &files);
-  if (!written.ok()) return InspectFailure("export", written);
   std::string text;
   for (const std::string& file : files) text += file + " written\n";
-  return Say("export", text);
+  const int said = Say("export", text);
+  return written.ok() ? said : InspectFailure("export", written);
 }
 
 }  // namespace capstan

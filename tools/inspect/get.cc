@@ -32,7 +32,8 @@ absl::StatusOr<const TableSpec*> NamedTable(const CheckpointReader& reader, cons
 
 // Keys of a value of the training file, hashed as training hashes it, in every sparse table (or the one named).
 absl::StatusOr<std::vector<Wanted>> ByValue(const CheckpointReader& reader, const InspectOptions& options) {
-  if (options.paths.size() > 2) return InvalidArgument("with --column and --value give at most a table after CHECKPOINT");
+  if (options.paths.size() > 2)
+    return InvalidArgument("with --column and --value give at most a table after CHECKPOINT");
   const auto keys = Schema(reader.manifest().job().config().data()).KeysOfValue(options.column, options.value);
   if (keys.empty()) {
     std::string columns;
@@ -42,8 +43,8 @@ absl::StatusOr<std::vector<Wanted>> ByValue(const CheckpointReader& reader, cons
       if (feature.kind() != FeatureConfig::CATEGORICAL) continue;
       columns += (columns.empty() ? "" : ", ") + feature.column();
     }
-    return InvalidArgument(fmt::format("no categorical feature reads the column '{}'; those read are {}", options.column,
-                                       columns.empty() ? "none" : columns));
+    return InvalidArgument(fmt::format("no categorical feature reads the column '{}'; those read are {}",
+                                       options.column, columns.empty() ? "none" : columns));
   }
   std::vector<Wanted> wanted;
   for (const TableSpec& table : reader.manifest().job().table()) {
@@ -110,8 +111,8 @@ std::string RowText(const Json& json) {
   std::string text = fmt::format("{} {}", json["table"].get<std::string>(), json["key"].get<uint64_t>());
   if (json.contains("feature")) text += fmt::format(" (feature {})", json["feature"].get<std::string>());
   text += fmt::format(": partition {}, shard {}", json["partition"].get<uint32_t>(), json["shard"].get<size_t>());
-  text += json["stored"].get<bool>() ? fmt::format(", {} updates, the last at step {}\n", json["updates"].get<uint32_t>(),
-                                                   json["last_step"].get<uint32_t>())
+  text += json["stored"].get<bool>() ? fmt::format(", {} updates, the last at step {}\n",
+                                                   json["updates"].get<uint32_t>(), json["last_step"].get<uint32_t>())
                                      : ", not stored: no update ever reached it; these are its initial values\n";
   for (const auto& [name, values] : json.items()) {
     if (!values.is_array()) continue;

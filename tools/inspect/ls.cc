@@ -11,11 +11,11 @@ namespace {
 
 struct LsLine {
   std::string name;
-  std::string wrong;         // empty: good
+  std::string wrong;  // empty: good
   CheckpointManifest manifest;
-  uint64_t own_bytes = 0;    // of the files that are new in it
+  uint64_t own_bytes = 0;  // of the files that are new in it
   uint64_t all_bytes = 0;
-  size_t layers = 0;         // of the shard that has most
+  size_t layers = 0;  // of the shard that has most
 };
 
 LsLine LineOf(FileSystem& fs, const std::string& folder, const std::string& name) {
@@ -67,11 +67,12 @@ Json JsonOf(const LsLine& line) {
 std::string TextOf(const LsLine& line) {
   if (!line.wrong.empty()) return fmt::format("{}  not usable: {}\n", line.name, line.wrong);
   const CheckpointManifest& m = line.manifest;
-  return fmt::format("{}  {}  step {:>8}  epoch {:>3}  {:>12} examples  {:>12} rows  {:>9} new of {:>9}  {:<11} "
-                     "{:>2} layer{}  {}\n",
-                     line.name, When(m.created()), m.version(), m.epoch(), m.examples(), m.rows(), Bytes(line.own_bytes),
-                     Bytes(line.all_bytes), m.kind() == CheckpointManifest::FULL ? "full" : "incremental", line.layers,
-                     line.layers == 1 ? " " : "s", m.reason());
+  return fmt::format(
+      "{}  {}  step {:>8}  epoch {:>3}  {:>12} examples  {:>12} rows  {:>9} new of {:>9}  {:<11} "
+      "{:>2} layer{}  {}\n",
+      line.name, When(m.created()), m.version(), m.epoch(), m.examples(), m.rows(), Bytes(line.own_bytes),
+      Bytes(line.all_bytes), m.kind() == CheckpointManifest::FULL ? "full" : "incremental", line.layers,
+      line.layers == 1 ? " " : "s", m.reason());
 }
 
 // The folder that holds C000001 …, or of a single checkpoint its parent with that one name.
@@ -91,8 +92,10 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> FoldersOf(FileS
     CAPSTAN_ASSIGN_OR_RETURN(const bool is_root, fs.Exists(root + "/capstan-root.pb"));
     if (is_root || !folders.empty()) return folders;
   }
-  return NotFound(fmt::format("'{}' holds no checkpoints: wanted a run's folder, its checkpoints folder, or one of the "
-                              "C000001 … in it", path));
+  return NotFound(
+      fmt::format("'{}' holds no checkpoints: wanted a run's folder, its checkpoints folder, or one of the "
+                  "C000001 … in it",
+                  path));
 }
 
 }  // namespace
@@ -107,10 +110,12 @@ int InspectLs(const InspectOptions& options) {
     LsLine line;
     if (name.ends_with(".tmp") || name.ends_with(".del")) {
       line.name = name;
-      line.wrong = name.ends_with(".tmp") ? "incomplete: being made, or left by a run that was killed"
-                                          : "being removed";
+      line.wrong =
+          name.ends_with(".tmp") ? "incomplete: being made, or left by a run that was killed" : "being removed";
     } else {
       line = LineOf(fs, folder, name);
+      const absl::StatusOr<bool> there = fs.Exists(folder);
+      if (!line.wrong.empty() && there.ok() && !*there) continue;  // retention removed it while we looked
     }
     text += TextOf(line);
     all.push_back(JsonOf(line));

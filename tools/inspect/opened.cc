@@ -28,9 +28,9 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> OpenForInspection(const std::s
 absl::StatusOr<std::vector<const TableSpec*>> ChooseTables(const CheckpointReader& reader, const std::string& pattern) {
   std::vector<const TableSpec*> chosen;
   try {
-    const std::regex regex(pattern.empty() ? ".*" : pattern);
+    const std::regex regex(pattern);
     for (const TableSpec& table : reader.manifest().job().table()) {
-      if (std::regex_match(table.name(), regex)) chosen.push_back(&table);
+      if (pattern.empty() || std::regex_match(table.name(), regex)) chosen.push_back(&table);
     }
   } catch (const std::regex_error& error) {
     return InvalidArgument(fmt::format("--table={} is no regular expression: {}", pattern, error.what()));
@@ -71,13 +71,28 @@ uint64_t UpdateClockOf(const CheckpointReader& reader) {
   return clock;
 }
 
+absl::Status WhileReading(const CheckpointReader& reader, absl::Status status) {
+  if (status.ok() || PosixFileSystem().Exists(reader.folder() + "/" + kManifestFile).value_or(true)) return status;
+  return NotFound(fmt::format("{} was removed while it was read; take another one ({})", reader.folder(),
+                              std::string(status.message())));
+}
+
 absl::Status CheckOutsideCheckpoint(const std::string& out, const CheckpointReader& reader) {
+  namespace fs = std::filesystem;
   std::error_code error;  // a path that cannot be looked at is reported when it is written
-  const std::filesystem::path place = std::filesystem::weakly_canonical(std::filesystem::absolute(out, error), error);
-  const std::filesystem::path folder = std::filesystem::weakly_canonical(reader.folder(), error);
-  if (std::mismatch(folder.begin(), folder.end(), place.begin(), place.end()).first != folder.end()) return absl::OkStatus();
-  return InvalidArgument(fmt::format("--out={} is inside the checkpoint {}, which is never changed; give another place", out,
-                                     reader.folder()));
+  const fs::path place = fs::weakly_canonical(fs::absolute(out, error), error);
+  const fs::path folder = fs::weakly_canonical(reader.folder(), error);
+  const auto holds_out = [&place](const fs::path& outer) {
+    return std::mismatch(outer.begin(), outer.end(), place.begin(), place.end()).first == outer.end();
+  };
+  if (holds_out(folder)) {
+    return InvalidArgument(fmt::format("--out={} is inside the checkpoint {}, which is never changed; give another place",
+                                       out, reader.folder()));
+  }
+  const fs::path root = folder.parent_path();
+  if (!fs::exists(root / "capstan-root.pb", error) || !holds_out(root)) return absl::OkStatus();
+  return InvalidArgument(fmt::format("--out={} is inside {}, where only the run itself changes anything; give another place",
+                                     out, root.string()));
 }
 
 std::vector<float> InitialRow(const CheckpointManifest& manifest, const TableSpec& table, Key key) {
@@ -117,7 +132,9 @@ int InspectUnreadable(const char* command, const absl::Status& status) {
   return ToInt(ExitCode::kCheckpoint);
 }
 
-int InspectUsage(const char* command, const std::string& what) { return InspectFailure(command, InvalidArgument(what)); }
+int InspectUsage(const char* command, const std::string& what) {
+  return InspectFailure(command, InvalidArgument(what));
+}
 
 int Say(const char* command, const std::string& text, int code) {
   if (Print("{}", text) && std::fflush(stdout) == 0) return code;
@@ -129,7 +146,8 @@ int SayJson(const char* command, const Json& json, int code) {
 }
 
 int InspectWithoutPath(const char* command) {
-  return InspectUsage(command, "CHECKPOINT is missing: a run's folder, its checkpoints folder, or one of the C000001 … in it");
+  return InspectUsage(command,
+                      "CHECKPOINT is missing: a run's folder, its checkpoints folder, or one of the C000001 … in it");
 }
 
 }  // namespace capstan

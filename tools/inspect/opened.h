@@ -33,13 +33,16 @@ std::vector<std::string> SlotNames(const TableSpec& table, uint32_t slots);
 // What `last_step` of rows counts: the newest value. Sync: steps that had examples; ssp and async: of the rank that is
 // furthest. Not the checkpoint's step, which counts the batches of all ranks and the closing steps of epochs too.
 uint64_t UpdateClockOf(const CheckpointReader& reader);
-// kInvalidArgument: `out` lies inside the checkpoint, which is never written to.
+// Of a read that failed: kNotFound if that is because the checkpoint is no longer there; else the status.
+absl::Status WhileReading(const CheckpointReader& reader, absl::Status status);
+// kInvalidArgument: `out` lies inside the checkpoint, or inside the folder of a run's checkpoints, which only the run
+// changes.
 absl::Status CheckOutsideCheckpoint(const std::string& out, const CheckpointReader& reader);
 // What a row is before its first update.
 std::vector<float> InitialRow(const CheckpointManifest& manifest, const TableSpec& table, Key key);
 
-std::string Bytes(uint64_t bytes);      // "12.3 MB"
-std::string When(int64_t seconds);      // "2030-01-31 12:00:00", UTC; "" for 0
+std::string Bytes(uint64_t bytes);  // "12.3 MB"
+std::string When(int64_t seconds);  // "2030-01-31 12:00:00", UTC; "" for 0
 
 // Says what is wrong and gives the code: usage for kInvalidArgument, else unreadable.
 int InspectFailure(const char* command, const absl::Status& status);

@@ -17,11 +17,16 @@ constexpr double kLeft = 80, kRight = 20, kTop = 40, kBottom = 60;
 std::string Escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '&') out += "&amp;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
   }
   return out;
 }
@@ -36,47 +41,72 @@ struct Panel {
   LogHistogram histogram;
 };
 
+constexpr double kPlotWidth = kPanelWidth - kLeft - kRight, kPlotHeight = kPanelHeight - kTop - kBottom;
+constexpr double kMostPerBar = 60;
+// The axis begins a little below 1, so that one row is a bar that can be seen.
+constexpr double kBelowOne = 0.15;
+
+// Where a number of rows lies above the axis; `decades` is its logarithm at the top.
+double HeightOf(double rows, double decades) {
+  return kPlotHeight * (std::log10(rows) + kBelowOne) / (decades + kBelowOne);
+}
+
 // Rows by decades: 1, 10, 100 …
-std::string Grid(double top_log, double y0) {
+std::string Grid(double decades, double base) {
   std::string svg;
-  const double height = kPanelHeight - kTop - kBottom;
-  for (int decade = 0; decade <= static_cast<int>(std::ceil(top_log)); ++decade) {
-    const double y = y0 + kTop + height * (1 - decade / std::ceil(top_log));
+  for (double rows = 1; std::log10(rows) < decades + 0.5; rows *= 10) {
+    const double y = base - HeightOf(rows, decades);
     svg += fmt::format("<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" stroke=\"#ddd\"/>\n", kLeft, y,
-                       kPanelWidth - kRight, y);
-    svg += Text(kLeft - 6, y + 4, "end", fmt::format("{:.0f}", std::pow(10.0, decade)));
+                       kLeft + kPlotWidth, y);
+    svg += Text(kLeft - 6, y + 4, "end", fmt::format("{:.0f}", rows));
+  }
+  return svg;
+}
+
+std::string EdgeLabel(double edge) { return std::isinf(edge) ? "∞" : fmt::format("{:.3g}", edge); }
+
+// What stands below the bars: the limits between them, and 0 below that of zeros.
+std::string Labels(const std::vector<LogHistogram::Bin>& bins, double step, double base) {
+  constexpr double kLabelWidth = 58;
+  std::string svg;
+  double next = 0;  // where the label before ends
+  for (size_t i = 0; i < bins.size(); ++i) {
+    const double x = kLeft + step * static_cast<double>(i);
+    const bool zeros = bins[i].high == 0;
+    const double middle = zeros ? x + step / 2 : x;
+    if (middle >= next) {
+      svg += Text(middle, base + 16, "middle", zeros ? "0" : EdgeLabel(bins[i].low));
+      next = middle + (zeros ? step / 2 : kLabelWidth);
+    }
+    if (i + 1 == bins.size() && !zeros && x + step >= next)
+      svg += Text(x + step, base + 16, "middle", EdgeLabel(bins[i].high));
   }
   return svg;
 }
 
 std::string PanelSvg(const Panel& panel, double y0) {
   const std::vector<LogHistogram::Bin> bins = panel.histogram.bins();
+  const double base = y0 + kTop + kPlotHeight;
   std::string svg = Text(kLeft, y0 + 24, "start", panel.title, " font-weight=\"bold\"");
   uint64_t most = 1;
   for (const LogHistogram::Bin& bin : bins) most = std::max(most, bin.count);
-  const double top_log = std::max(1.0, std::log10(static_cast<double>(most)));
-  svg += Grid(top_log, y0);
-  const double height = kPanelHeight - kTop - kBottom;
-  const double step = (kPanelWidth - kLeft - kRight) / std::max<double>(1, static_cast<double>(bins.size()));
-  const size_t label_every = bins.size() / 10 + 1;
+  const double decades = std::max(1.0, std::ceil(std::log10(static_cast<double>(most))));
+  svg += Grid(decades, base);
+  const double step = std::min(kMostPerBar, kPlotWidth / std::max<double>(1, static_cast<double>(bins.size())));
   for (size_t i = 0; i < bins.size(); ++i) {
-    const double x = kLeft + step * static_cast<double>(i);
-    if (bins[i].count > 0) {
-      // One row is a visible bar too: the axis begins a little below 1.
-      const double part = (std::log10(static_cast<double>(bins[i].count)) + 0.05) / (std::ceil(top_log) + 0.05);
-      svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#4477aa\">"
-                         "<title>{} rows</title></rect>\n",
-                         x + 1, y0 + kTop + height * (1 - part), std::max(1.0, step - 2), height * part, bins[i].count);
-    }
-    if (i % label_every == 0) {
-      const std::string label = bins[i].high == 0 ? "0" : fmt::format("{:.3g}", bins[i].low);
-      svg += Text(x + step / 2, y0 + kTop + height + 16, "middle", label);
-    }
+    if (bins[i].count == 0) continue;
+    const double height = HeightOf(static_cast<double>(bins[i].count), decades);
+    svg += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#4477aa\">"
+        "<title>{} row{}</title></rect>\n",
+        kLeft + step * static_cast<double>(i) + 1, base - height, std::max(1.0, step - 2), height, bins[i].count,
+        bins[i].count == 1 ? "" : "s");
   }
-  svg += fmt::format("<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" stroke=\"black\"/>\n", kLeft,
-                     y0 + kTop + height, kPanelWidth - kRight, y0 + kTop + height);
-  svg += Text(kLeft + (kPanelWidth - kLeft - kRight) / 2, y0 + kTop + height + 38, "middle", panel.axis);
-  const double middle = y0 + kTop + height / 2;
+  svg += Labels(bins, step, base);
+  svg += fmt::format("<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" stroke=\"black\"/>\n", kLeft, base,
+                     kLeft + kPlotWidth, base);
+  svg += Text(kLeft + kPlotWidth / 2, base + 38, "middle", panel.axis);
+  const double middle = base - kPlotHeight / 2;
   svg += Text(18, middle, "middle", "rows", fmt::format(" transform=\"rotate(-90 18 {:.1f})\"", middle));
   return svg;
 }
@@ -93,9 +123,12 @@ std::string SvgOf(const std::vector<Panel>& panels) {
 
 const char* AxisOf(RowMeasure measure) {
   switch (measure) {
-    case RowMeasure::kNorm: return "norm of a row's weights (each bar: up to twice its label)";
-    case RowMeasure::kCount: return "updates of a row (each bar: up to twice its label)";
-    case RowMeasure::kAge: return "steps since a row's last update (each bar: up to twice its label)";
+    case RowMeasure::kNorm:
+      return "norm of a row's weights";
+    case RowMeasure::kCount:
+      return "updates of a row (a bar: from its left limit to below the right one)";
+    case RowMeasure::kAge:
+      return "steps since a row's last update (a bar: from its left limit to below the right one)";
   }
   return "";
 }
@@ -107,12 +140,14 @@ int InspectPlot(const InspectOptions& options) {
   if (!what.ok()) return InspectUsage("plot", "--what=" + std::string(what.status().message()));
   if (options.out.empty()) return InspectUsage("plot", "--out=FILE.svg is missing");
   if (!options.out.ends_with(".svg")) {
-    return InspectUsage("plot", fmt::format("--out={}: only .svg is written; any browser shows and prints it", options.out));
+    return InspectUsage("plot",
+                        fmt::format("--out={}: only .svg is written; any browser shows and prints it", options.out));
   }
   if (const absl::Status path = CheckOutputPath(options.out, {}); !path.ok()) return InspectFailure("plot", path);
   const auto reader = OpenForInspection(options.paths[0]);
   if (!reader.ok()) return InspectUnreadable("plot", reader.status());
-  if (const absl::Status path = CheckOutsideCheckpoint(options.out, **reader); !path.ok()) return InspectFailure("plot", path);
+  if (const absl::Status path = CheckOutsideCheckpoint(options.out, **reader); !path.ok())
+    return InspectFailure("plot", path);
   const auto tables = ChooseTables(**reader, options.table);
   if (!tables.ok()) return InspectFailure("plot", tables.status());
   const uint64_t clock = UpdateClockOf(**reader);
@@ -120,14 +155,14 @@ int InspectPlot(const InspectOptions& options) {
   for (const TableSpec* table : *tables) {
     Panel panel;
     panel.axis = AxisOf(*what);
-    const absl::Status read = (*reader)->ForEach(static_cast<TableId>(table->id()), 0, (*reader)->partitions(),
-                                                 [&](const StoredRow& row) {
-                                                   panel.histogram.Add(MeasureOf(*what, row, table->width(), clock));
-                                                   return absl::OkStatus();
-                                                 });
+    const absl::Status read =
+        (*reader)->ForEach(static_cast<TableId>(table->id()), 0, (*reader)->partitions(), [&](const StoredRow& row) {
+          panel.histogram.Add(MeasureOf(*what, row, table->width(), clock));
+          return absl::OkStatus();
+        });
     if (!read.ok()) return InspectFailure("plot", read);
-    panel.title = fmt::format("{}: {} rows, step {}", table->name(), panel.histogram.total(),
-                              (*reader)->manifest().version());
+    panel.title = fmt::format("{}: {} row{}, step {}", table->name(), panel.histogram.total(),
+                              panel.histogram.total() == 1 ? "" : "s", (*reader)->manifest().version());
     panels.push_back(std::move(panel));
   }
   const absl::Status written = WriteFileAtomically(PosixFileSystem(), options.out, SvgOf(panels));

@@ -1,4 +1,6 @@
 // merge and reshard: the same rows as a new, full checkpoint of its own.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -72,19 +74,22 @@ void AddRun(PartitionId partition, google::protobuf::RepeatedPtrField<PartitionR
 }
 
 // What the partitions of a new shard had applied: the ledgers of the old shards, cut down to them.
-void AddLedgers(const CheckpointReader& reader, const ShardMap& map, ShardId shard, ShardRecord* record) {
+absl::Status AddLedgers(const CheckpointReader& reader, const ShardMap& map, ShardId shard, ShardRecord* record) {
   for (size_t old = 0; old < reader.shards(); ++old) {
     for (const LedgerRecord& ledger : reader.shard(old).ledger()) {
       LedgerRecord ours = ledger;
       ours.clear_partitions();
       for (const PartitionRun& run : ledger.partitions()) {
-        for (PartitionId p = run.first(); p < run.first() + run.count(); ++p) {
-          if (map.OwnerOfPartition(p) == shard) AddRun(p, ours.mutable_partitions());
+        for (uint64_t p = run.first(); p < uint64_t{run.first()} + run.count(); ++p) {
+          if (p >= map.partitions()) return DataLoss(fmt::format("a ledger of partition {} of {}", p, map.partitions()));
+          const auto partition = static_cast<PartitionId>(p);
+          if (map.OwnerOfPartition(partition) == shard) AddRun(partition, ours.mutable_partitions());
         }
       }
       if (ours.partitions_size() > 0) *record->add_ledger() = ours;
     }
   }
+  return absl::OkStatus();
 }
 
 const ShardRecord& HomeOf(const CheckpointReader& reader) {
@@ -122,7 +127,7 @@ absl::StatusOr<ShardRecord> NewShard(const CheckpointReader& reader, const Shard
     first = std::min(first, p);
     last = p + 1;
   }
-  AddLedgers(reader, map, shard, &record);
+  CAPSTAN_RETURN_IF_ERROR(AddLedgers(reader, map, shard, &record));
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<LayerWriter> writer, LayerWriter::Create(options));
   std::vector<TableId> tables;
   for (const TableSpec& table : reader.manifest().job().table()) tables.push_back(static_cast<TableId>(table.id()));
@@ -142,18 +147,25 @@ absl::StatusOr<ShardRecord> NewShard(const CheckpointReader& reader, const Shard
   return record;
 }
 
-absl::Status CheckFree(const std::string& out) {
-  if (out.empty()) return InvalidArgument("--out=FOLDER is missing");
-  for (const std::string& path : {out, out + ".tmp"}) {
-    CAPSTAN_ASSIGN_OR_RETURN(const bool there, PosixFileSystem().Exists(path));
-    if (there) return InvalidArgument(fmt::format("'{}' is there already; give another --out", path));
-  }
-  return absl::OkStatus();
+// "merged/" → "merged".
+std::string WithoutSlashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
 }
 
+absl::Status CheckPlace(const std::string& out, const CheckpointReader& reader) {
+  CAPSTAN_ASSIGN_OR_RETURN(const bool there, PosixFileSystem().Exists(out));
+  if (there) return InvalidArgument(fmt::format("'{}' is there already; give another --out", out));
+  return CheckOutsideCheckpoint(out, reader);
+}
+
+using MakeShard = std::function<absl::StatusOr<ShardRecord>(uint32_t shard, const std::string& folder)>;
+
 int Rewrite(const char* command, const InspectOptions& options, const CheckpointReader& reader, size_t shards,
-            const std::function<absl::StatusOr<ShardRecord>(uint32_t shard, const std::string& folder)>& make) {
-  const std::string folder = options.out + ".tmp";
+            const MakeShard& make) {
+  const std::string out = WithoutSlashes(options.out);
+  if (const absl::Status place = CheckPlace(out, reader); !place.ok()) return InspectFailure(command, place);
+  const std::string folder = fmt::format("{}.{}.tmp", out, getpid());  // nobody else's
   std::vector<ShardRecord> records;
   absl::Status status = PosixFileSystem().MakeFolders(folder);
   for (uint32_t shard = 0; status.ok() && shard < shards; ++shard) {
@@ -161,19 +173,19 @@ int Rewrite(const char* command, const InspectOptions& options, const Checkpoint
     status = record.status();
     if (record.ok()) records.push_back(*std::move(record));
   }
-  if (status.ok()) status = Complete(reader, records, folder, options.out);
+  if (status.ok()) status = Complete(reader, records, folder, out);
   if (!status.ok()) {
     RemoveTree(PosixFileSystem(), folder).IgnoreError();  // the first error is the one to tell
-    return InspectFailure(command, absl::IsInvalidArgument(status) ? Internal(std::string(status.message())) : status);
+    return InspectUnreadable(command, WhileReading(reader, status));
   }
-  return Say(command, fmt::format("{}: {} rows in {} shard{}\n", options.out, reader.manifest().rows(), shards,
+  return Say(command, fmt::format("{}: {} rows in {} shard{}\n", out, reader.manifest().rows(), shards,
                                   shards == 1 ? "" : "s"));
 }
 
 }  // namespace
 
 int InspectMerge(const InspectOptions& options) {
-  if (const absl::Status free = CheckFree(options.out); !free.ok()) return InspectFailure("merge", free);
+  if (options.out.empty()) return InspectUsage("merge", "--out=FOLDER is missing");
   const auto reader = OpenForInspection(options.paths[0]);
   if (!reader.ok()) return InspectUnreadable("merge", reader.status());
   return Rewrite("merge", options, **reader, (*reader)->shards(), [&](uint32_t shard, const std::string& folder) {
@@ -182,7 +194,7 @@ int InspectMerge(const InspectOptions& options) {
 }
 
 int InspectReshard(const InspectOptions& options) {
-  if (const absl::Status free = CheckFree(options.out); !free.ok()) return InspectFailure("reshard", free);
+  if (options.out.empty()) return InspectUsage("reshard", "--out=FOLDER is missing");
   const auto reader = OpenForInspection(options.paths[0]);
   if (!reader.ok()) return InspectUnreadable("reshard", reader.status());
   const absl::StatusOr<ShardMap> map = ShardMap::Even((*reader)->partitions(), options.shards);

@@ -81,9 +81,12 @@ double AgeOf(const StoredRow& row, uint64_t clock) {
 
 double MeasureOf(RowMeasure measure, const StoredRow& row, uint32_t width, uint64_t clock) {
   switch (measure) {
-    case RowMeasure::kNorm: return NormOf(row, width);
-    case RowMeasure::kCount: return row.updates;
-    case RowMeasure::kAge: return AgeOf(row, clock);
+    case RowMeasure::kNorm:
+      return NormOf(row, width);
+    case RowMeasure::kCount:
+      return row.updates;
+    case RowMeasure::kAge:
+      return AgeOf(row, clock);
   }
   return 0;
 }

@@ -123,7 +123,8 @@ std::string Plain(const Json& value) { return value.is_string() ? value.get<std:
 
 std::string PositionText(const Json& position) {
   std::string text;
-  for (const auto& [key, value] : position.items()) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, Plain(value));
+  for (const auto& [key, value] : position.items())
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, Plain(value));
   std::replace(text.begin(), text.end(), '_', ' ');
   return text;
 }
@@ -146,8 +147,8 @@ std::string TextOfShow(const Json& json) {
   for (const Json& f : json["features"]) {
     text += fmt::format("  {:<28} {:<11} column {}", Plain(f["name"]), Plain(f["kind"]), Plain(f["column"]));
     if (f.contains("mean")) {
-      text += fmt::format("  {}: mean {:.6g}, stddev {:.6g} of {} values", Plain(f["normalize"]), f["mean"].get<double>(),
-                          f["stddev"].get<double>(), Plain(f["count"]));
+      text += fmt::format("  {}: mean {:.6g}, stddev {:.6g} of {} values", Plain(f["normalize"]),
+                          f["mean"].get<double>(), f["stddev"].get<double>(), Plain(f["count"]));
     }
     text += "\n";
   }

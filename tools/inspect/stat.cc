@@ -26,7 +26,8 @@ std::string HistogramText(const char* title, const LogHistogram& histogram) {
   uint64_t most = 1;
   for (const LogHistogram::Bin& bin : histogram.bins()) most = std::max(most, bin.count);
   for (const LogHistogram::Bin& bin : histogram.bins()) {
-    const auto bar = static_cast<size_t>(std::ceil(kBarWidth * static_cast<double>(bin.count) / static_cast<double>(most)));
+    const auto bar =
+        static_cast<size_t>(std::ceil(kBarWidth * static_cast<double>(bin.count) / static_cast<double>(most)));
     const std::string range = bin.high == 0 ? "0" : fmt::format("{:.4g} … {:.4g}", bin.low, bin.high);
     text += fmt::format("    {:>24}  {:>12}  {}\n", range, bin.count, std::string(bar, '#'));
   }
@@ -62,9 +63,9 @@ Json StatJson(const TableSpec& table, const TableStats& stats, const std::string
 }
 
 std::string StatText(const TableSpec& table, const TableStats& stats, const std::string& by) {
-  std::string text = fmt::format("{}: {} rows, {} of them zero, {} values not finite (in {} rows), {} updates\n",
-                                 table.name(), stats.rows, stats.zero_rows, stats.nonfinite_values, stats.nonfinite_rows,
-                                 stats.updates);
+  std::string text =
+      fmt::format("{}: {} rows, {} of them zero, {} values not finite (in {} rows), {} updates\n", table.name(),
+                  stats.rows, stats.zero_rows, stats.nonfinite_values, stats.nonfinite_rows, stats.updates);
   if (stats.rows == 0) return text;
   if (stats.weights > 0) {
     text += fmt::format("  weights from {:.6g} to {:.6g}, mean {:.6g}\n", stats.least, stats.most,
@@ -92,11 +93,11 @@ int InspectStat(const InspectOptions& options) {
   std::string text;
   for (const TableSpec* table : *tables) {
     TableStats stats(options.top);
-    const absl::Status read = (*reader)->ForEach(static_cast<TableId>(table->id()), 0, (*reader)->partitions(),
-                                                 [&](const StoredRow& row) {
-                                                   stats.Add(row, table->width(), clock, *by);
-                                                   return absl::OkStatus();
-                                                 });
+    const absl::Status read =
+        (*reader)->ForEach(static_cast<TableId>(table->id()), 0, (*reader)->partitions(), [&](const StoredRow& row) {
+          stats.Add(row, table->width(), clock, *by);
+          return absl::OkStatus();
+        });
     if (!read.ok()) return InspectFailure("stat", read);
     all.push_back(StatJson(*table, stats, options.by));
     text += StatText(*table, stats, options.by);

@@ -1,7 +1,11 @@
 // The three formats of an export. npz: a zip (stored, 64-bit sizes) of npy 1.0 arrays. safetensors: u64 length of a JSON
 // header, the header, the tensors one after another.
+#include <fcntl.h>
 #include <minizip/zip.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <limits>
 
 #include <fmt/core.h>
@@ -17,13 +21,15 @@ absl::Status CheckLength(const TensorSource& tensor, uint64_t written) {
   return DataLoss(fmt::format("tensor {} has {} bytes, its shape wants {}", tensor.name, written, tensor.bytes()));
 }
 
-// Makes PATH out of PATH.tmp if `write` is content, else nothing is left.
+// Makes PATH by `write` of a file beside it and a rename, else nothing is left. The name is this process's own: two exports
+// may run at once, and PATH.tmp may be somebody's file.
 absl::Status Replace(const std::string& path, const std::function<absl::Status(const std::string& tmp)>& write) {
   FileSystem& fs = PosixFileSystem();
-  const std::string tmp = path + ".tmp";
+  const std::string tmp = fmt::format("{}.{}.tmp", path, getpid());
   absl::Status status = write(tmp);
   if (status.ok()) status = fs.Rename(tmp, path);
-  if (!status.ok()) fs.Remove(tmp).IgnoreError();  // it may not be there at all
+  if (status.ok()) return fs.SyncFolder(ParentFolder(path));
+  fs.Remove(tmp).IgnoreError();  // it may not be there at all
   return status;
 }
 
@@ -41,13 +47,15 @@ std::string NpyHeader(const TensorSource& tensor) {
   return header + dict;
 }
 
-// Slashes of a table's name would be folders of the archive.
-std::string ZipName(const std::string& name) { return name + ".npy"; }
+// minizip tells only that it failed; errno still says why.
+absl::Status ZipFailure(const std::string& path) {
+  return Unavailable(fmt::format("writing '{}': {}", path, errno != 0 ? std::strerror(errno) : "minizip cannot go on"));
+}
 
 absl::Status ZipOne(zipFile zip, const TensorSource& tensor, const std::string& path) {
-  const auto failed = [&path] { return Unavailable(fmt::format("'{}' cannot be written: is the disk full?", path)); };
+  const auto failed = [&path] { return ZipFailure(path); };
   const zip_fileinfo info = {};
-  if (zipOpenNewFileInZip4_64(zip, ZipName(tensor.name).c_str(), &info, nullptr, 0, nullptr, 0, nullptr, /*method=*/0,
+  if (zipOpenNewFileInZip4_64(zip, (tensor.name + ".npy").c_str(), &info, nullptr, 0, nullptr, 0, nullptr, /*method=*/0,
                               /*level=*/0, /*raw=*/0, -MAX_WBITS, DEF_MEM_LEVEL, Z_DEFAULT_STRATEGY, nullptr, 0, 0, 0,
                               /*zip64=*/1) != ZIP_OK) {
     return failed();
@@ -67,18 +75,26 @@ absl::Status ZipOne(zipFile zip, const TensorSource& tensor, const std::string& 
   return zipCloseFileInZip(zip) == ZIP_OK ? absl::OkStatus() : failed();
 }
 
+// Some disks tell only now that they are full. minizip has closed the file; any descriptor of it syncs it.
+absl::Status SyncFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool synced = fd >= 0 && fdatasync(fd) == 0;
+  const absl::Status status = synced ? absl::OkStatus() : ZipFailure(path);
+  if (fd >= 0) close(fd);
+  return status;
+}
+
 absl::Status ZipAll(const std::vector<TensorSource>& tensors, const std::string& path) {
+  errno = 0;
   zipFile zip = zipOpen64(path.c_str(), APPEND_STATUS_CREATE);
-  if (zip == nullptr) return Unavailable(fmt::format("'{}' cannot be made", path));
+  if (zip == nullptr) return ZipFailure(path);
   absl::Status status;
   for (const TensorSource& tensor : tensors) {
     status = ZipOne(zip, tensor, path);
     if (!status.ok()) break;
   }
-  if (zipClose(zip, nullptr) != ZIP_OK && status.ok()) {
-    status = Unavailable(fmt::format("'{}' cannot be written: is the disk full?", path));
-  }
-  return status;
+  if (zipClose(zip, nullptr) != ZIP_OK && status.ok()) status = ZipFailure(path);
+  return status.ok() ? SyncFile(path) : status;
 }
 
 std::string SafetensorsHeader(const std::vector<TensorSource>& tensors,
@@ -105,23 +121,23 @@ void AppendFloats(const float* values, uint32_t n, std::string* line) {
   for (uint32_t i = 0; i < n; ++i) *line += fmt::format(",{:.9g}", values[i]);
 }
 
-std::string CsvHeader(const TableSpec& table, uint32_t slots) {
+std::string CsvHeader(const TableSpec& table, bool with_slots, uint32_t slots) {
   std::string header = "key";
   for (uint32_t i = 0; i < table.width(); ++i) header += fmt::format(",w{}", i);
   for (uint32_t i = 0; i < slots; ++i) header += fmt::format(",s{}", i);
-  return header + (slots > 0 ? ",updates,last_step\n" : "\n");
+  return header + (with_slots ? ",updates,last_step\n" : "\n");
 }
 
 absl::Status CsvOfSparse(const CheckpointReader& reader, const TableSpec& table, bool with_slots, WritableFile& file) {
   const auto id = static_cast<TableId>(table.id());
   const uint32_t floats = std::max(reader.floats(id), table.width());
   const uint32_t slots = with_slots ? floats - table.width() : 0;
-  std::string text = CsvHeader(table, slots);
+  std::string text = CsvHeader(table, with_slots, slots);
   const absl::Status read = reader.ForEach(id, 0, reader.partitions(), [&](const StoredRow& row) -> absl::Status {
     constexpr size_t kBatch = 1 << 18;
     text += fmt::format("{}", row.key);
     AppendFloats(row.values, table.width() + slots, &text);
-    if (slots > 0) text += fmt::format(",{},{}", row.updates, row.last_step);
+    if (with_slots) text += fmt::format(",{},{}", row.updates, row.last_step);
     text += '\n';
     if (text.size() < kBatch) return absl::OkStatus();
     const absl::Status status = file.Append(text.data(), text.size());

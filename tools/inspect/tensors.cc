@@ -36,7 +36,7 @@ TensorSource SparseTensor(const CheckpointReader& reader, const TableSpec& table
                           TensorType type, uint64_t columns, bool matrix, Part bytes_of) {
   TensorSource tensor;
   const auto id = static_cast<TableId>(table.id());
-  tensor.name = table.name() + "." + part;
+  tensor.name = PlainName(table.name()) + "." + part;
   tensor.type = type;
   tensor.shape = {reader.rows(id)};
   if (matrix) tensor.shape.push_back(columns);
@@ -73,7 +73,7 @@ void AddSparse(const CheckpointReader& reader, const TableSpec& table, bool slot
 
 void AddDense(const CheckpointReader& reader, const TableSpec& table, std::vector<TensorSource>* tensors) {
   TensorSource tensor;
-  tensor.name = table.name();
+  tensor.name = PlainName(table.name());
   tensor.shape = {table.elements()};
   tensor.stream = [&reader, &table](const Write& write) -> absl::Status {
     const uint64_t width = table.width();
@@ -92,6 +92,25 @@ void AddDense(const CheckpointReader& reader, const TableSpec& table, std::vecto
 }
 
 }  // namespace
+
+std::string PlainName(const std::string& table) {
+  std::string plain, folder;
+  const auto close = [&] {
+    plain += folder.empty() || folder == "." || folder == ".." ? "_" : folder;
+    folder.clear();
+  };
+  for (const char c : table) {
+    const bool kept = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
+    if (c == '/') {
+      close();
+      plain += '/';
+    } else {
+      folder += kept ? c : '_';
+    }
+  }
+  close();
+  return plain;
+}
 
 size_t SizeOf(TensorType type) { return type == TensorType::kU64 ? 8 : 4; }
 

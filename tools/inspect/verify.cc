@@ -26,12 +26,20 @@ int InspectVerify(const InspectOptions& options) {
   // Of a run: an older one is good, but what is not (OpenForInspection has named it) must not pass for good.
   const int code = ToInt(unusable.empty() ? ExitCode::kDone : ExitCode::kCheckpoint);
   if (options.json) {
-    return SayJson("verify", Json{{"checkpoint", (*reader)->folder()}, {"good", unusable.empty()}, {"rows", m.rows()},
-                                  {"files", m.file_size()}, {"bytes_read", total}, {"unusable", unusable}}, code);
+    return SayJson("verify",
+                   Json{{"checkpoint", (*reader)->folder()},
+                        {"good", unusable.empty()},
+                        {"rows", m.rows()},
+                        {"files", m.file_size()},
+                        {"bytes_read", total},
+                        {"unusable", unusable}},
+                   code);
   }
-  return Say("verify", fmt::format("{} is good: {} rows in {} files, every hash, block checksum, count and digest fits{}\n",
-                                   (*reader)->folder(), m.rows(), m.file_size(),
-                                   m.model_sha256().empty() ? "" : ", and so does the model's SHA-256"), code);
+  return Say("verify",
+             fmt::format("{} is good: {} rows in {} files, every hash, block checksum, count and digest fits{}\n",
+                         (*reader)->folder(), m.rows(), m.file_size(),
+                         m.model_sha256().empty() ? "" : ", and so does the model's SHA-256"),
+             code);
 }
 
 }  // namespace capstan
