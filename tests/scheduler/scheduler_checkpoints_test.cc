@@ -239,6 +239,24 @@ TEST(SchedulerPreempt, DoesNotWaitOutThePauseAfterAFailure) {
   EXPECT_THAT(scheduler.core().reason(), HasSubstr("no checkpoint could be taken"));
 }
 
+TEST(SchedulerPreempt, TriesItsOwnCheckpointWhenTheOneUnderWayFails) {
+  SchedulerHarness scheduler((JobOptions()));
+  scheduler.StartTraining();
+  scheduler.Tick(kShortTick);
+  CutState writing = scheduler.WrittenBy(0);
+  writing.set_state(CutState::WRITING);
+  scheduler.SendFromShard(scheduler.Server(0), 0, MessageKind::kCutState, writing);
+  scheduler.core().Preempt("SIGTERM", scheduler.clock().Now());
+  scheduler.Tick(kShortTick);
+  EXPECT_EQ(scheduler.cut_id(), 1u) << "what is being written is waited for";
+  scheduler.FailCut(0, "the writer died");
+  EXPECT_EQ(scheduler.core().phase(), Phase::kTraining);
+  EXPECT_EQ(scheduler.cut_id(), 2u);
+  scheduler.AllWritten();
+  EXPECT_EQ(scheduler.core().exit_code(), ExitCode::kPreempted);
+  EXPECT_THAT(scheduler.core().reason(), HasSubstr("checkpoint 2 is there"));
+}
+
 TEST(SchedulerPreempt, BeforeTrainingEndsAtOnceAndWhileTheLastOneIsStoredWaitsForIt) {
   SchedulerHarness early((JobOptions()));
   early.core().Preempt("SIGTERM", early.clock().Now());
