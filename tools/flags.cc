@@ -184,14 +184,11 @@ std::string HelpText(std::string_view program, const Command& command) {
   return text;
 }
 
-std::string HelpText(std::string_view program, std::span<const Command> commands) {
+std::string HelpText(std::string_view program, std::span<const Command> commands, std::string_view exit_status) {
   std::string text = fmt::format("usage: {} COMMAND [ARGUMENTS] [--flags]\n\nCommands:\n", program);
   for (const Command& command : commands) text += fmt::format("  {:<8}  {}\n", command.name, command.summary);
   return text +
-         fmt::format(
-             "\n'{} COMMAND --help' says more. Exit status: 0 done, 1 failed, 2 command line or job file, "
-             "3 data, 4 saved model, 130 interrupted, 200 and up: try again.\n",
-             program);
+         fmt::format("\n'{} COMMAND --help' says more. Exit status: {}.\n", program, exit_status);
 }
 
 bool FlagGiven(const char* name) {
@@ -213,11 +210,11 @@ int RunCommand(const Command& command, int argc, char** argv) {
 }
 
 int RunCommands(std::string_view program, std::string_view version, std::span<const Command> commands,
-                int argc, char** argv) {
+                int argc, char** argv, std::string_view exit_status) {
   OpenStandardStreams();
   const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
   if (args.empty()) {
-    Print(stderr, "{}", HelpText(program, commands));
+    Print(stderr, "{}", HelpText(program, commands, exit_status));
     return ToInt(ExitCode::kUsage);
   }
   if (args[0] == "--version") {
@@ -225,7 +222,7 @@ int RunCommands(std::string_view program, std::string_view version, std::span<co
     return ToInt(ExitCode::kDone);
   }
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
-    Print("{}", HelpText(program, commands));
+    Print("{}", HelpText(program, commands, exit_status));
     return ToInt(ExitCode::kDone);
   }
   std::vector<std::string> names;

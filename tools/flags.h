@@ -39,8 +39,12 @@ absl::StatusOr<CommandLine> ParseCommandLine(const Command& command, std::span<c
 
 // The help of one command: summary, usage, and each flag with its description and default.
 std::string HelpText(std::string_view program, const Command& command);
+// What the codes of `capstan` mean; a program with others says so.
+inline constexpr std::string_view kExitStatusHelp =
+    "0 done, 1 failed, 2 command line or job file, 3 data, 4 saved model, 130 interrupted, 200 and up: try again";
 // The help of a program with several commands.
-std::string HelpText(std::string_view program, std::span<const Command> commands);
+std::string HelpText(std::string_view program, std::span<const Command> commands,
+                     std::string_view exit_status = kExitStatusHelp);
 
 // True if the flag was given on the command line.
 bool FlagGiven(const char* name);
@@ -49,6 +53,6 @@ bool FlagGiven(const char* name);
 // first argument; --version and --help may stand alone.
 int RunCommand(const Command& command, int argc, char** argv);
 int RunCommands(std::string_view program, std::string_view version, std::span<const Command> commands,
-                int argc, char** argv);
+                int argc, char** argv, std::string_view exit_status = kExitStatusHelp);
 
 }  // namespace capstan

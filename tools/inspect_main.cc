@@ -64,6 +64,8 @@ Command Row(const char* name, const char* summary, const char* usage, std::vecto
   return command;
 }
 
+constexpr std::string_view kExitStatus =
+    "0 done, 1 diff found a difference, 2 command line, 4 a checkpoint cannot be read, or a file not be written";
 constexpr size_t kManyKeys = 100'000;
 
 std::vector<Command> InspectCommands() {
@@ -132,7 +134,7 @@ int main(int argc, char** argv) {
   // Asked first: RunCommands puts /dev/null where a standard stream is closed.
   const bool closed = fcntl(STDOUT_FILENO, F_GETFD) < 0;
   const int code = closed ? 0 : capstan::RunCommands("capstan-inspect", capstan::kCapstanVersion,
-                                                     capstan::InspectCommands(), argc, argv);
+                                                     capstan::InspectCommands(), argc, argv, capstan::kExitStatus);
   if (code != 0 || (!closed && std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return code;
   capstan::Print(stderr, "capstan-inspect: stdout {}\n", closed ? "is closed" : "cannot be written");
   return capstan::ToInt(capstan::ExitCode::kCheckpoint);

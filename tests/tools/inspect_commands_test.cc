@@ -34,6 +34,7 @@ TEST(InspectCommands, TheHelpNamesEachAndTheirExamplesRunAsTheyStand) {
   const auto before = Snapshot(run.path() + "/runs");
   const ToolResult all = run.Run("--help");
   EXPECT_EQ(all.code, 0);
+  EXPECT_THAT(all.out, HasSubstr("Exit status: 0 done, 1 diff found a difference, 2 command line, 4 a checkpoint"));
   for (const std::string command : kSubCommands) {
     SCOPED_TRACE(command);
     EXPECT_THAT(all.out, HasSubstr("\n  " + command + " "));

@@ -1,4 +1,5 @@
-// capstan-inspect export: what NumPy and a reader of the safetensors layout find in the files, and what is refused.
+// capstan-inspect export: what NumPy and a reader of the safetensors layout find in the files, and what is
+// refused.
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -17,22 +18,25 @@
 namespace capstan {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::BuildCheckpoint;
 using testing::BuiltRow;
 using testing::CheckpointSpec;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::RunFolder;
 using testing::Snapshot;
 using testing::SomeCheckpoint;
 using testing::TemporaryFolder;
 using testing::ToolResult;
 
-std::string ContentsOf(const std::string& path) { return *ReadWholeFile(PosixFileSystem(), path, uint64_t{64} << 20); }
+std::string ContentsOf(const std::string& path) {
+  return *ReadWholeFile(PosixFileSystem(), path, uint64_t{64} << 20);
+}
 
 std::vector<std::string> NamesIn(const std::string& folder) { return *PosixFileSystem().List(folder); }
 
-// Prints every array of an npz, or of a safetensors file by its published layout, as JSON. Floats as doubles: exact.
+// Prints every array of an npz, or of a safetensors file by its published layout, as JSON. Floats as doubles:
+// exact.
 constexpr char kReadArrays[] = R"(
 import json, sys
 import numpy as np
@@ -69,7 +73,8 @@ bool NumpyIsHere() { return !Python().empty(); }
 
 nlohmann::json ReadArrays(const RunFolder& run, const std::string& file) {
   std::ofstream(run.path() + "/read.py") << kReadArrays;
-  const std::string command = fmt::format("cd '{}' && {} read.py {} >arrays.json", run.path(), Python(), file);
+  const std::string command =
+      fmt::format("cd '{}' && {} read.py {} >arrays.json", run.path(), Python(), file);
   EXPECT_EQ(std::system(command.c_str()), 0) << file;
   return nlohmann::json::parse(ContentsOf(run.path() + "/arrays.json"), nullptr, false);
 }
@@ -91,7 +96,8 @@ void ExpectSparse(const nlohmann::json& arrays, const TableSpec& table, const te
     for (size_t j = 0; j < width; ++j) EXPECT_EQ(weights["values"][i * width + j], row.values[j]);
     const auto& stored_slots = arrays[table.name() + ".slots"];
     EXPECT_EQ(stored_slots["shape"], (std::vector<size_t>{rows.size(), slots}));
-    for (size_t j = 0; j < slots; ++j) EXPECT_EQ(stored_slots["values"][i * slots + j], row.values[width + j]);
+    for (size_t j = 0; j < slots; ++j)
+      EXPECT_EQ(stored_slots["values"][i * slots + j], row.values[width + j]);
   }
 }
 
@@ -103,7 +109,8 @@ void ExpectDense(const RunFolder& run, const nlohmann::json& arrays, const Table
   for (Key block = 0; block * table.width() < table.elements(); ++block) blocks += fmt::format(" {}", block);
   const nlohmann::json got = run.Run(fmt::format("get runs/adult {}{} --json", table.name(), blocks)).json();
   for (uint64_t i = 0; i < table.elements(); ++i)
-    ASSERT_EQ(tensor["values"][i], got[i / table.width()]["weights"][i % table.width()]) << table.name() << " " << i;
+    ASSERT_EQ(tensor["values"][i], got[i / table.width()]["weights"][i % table.width()])
+        << table.name() << " " << i;
 }
 
 TEST(InspectExport, NumPyReadsWhatTheCheckpointHolds) {
@@ -113,7 +120,8 @@ TEST(InspectExport, NumPyReadsWhatTheCheckpointHolds) {
   const auto before = Snapshot(run.path() + "/runs");
   for (const std::string format : {"npz", "safetensors"}) {
     SCOPED_TRACE(format);
-    const ToolResult result = run.Run(fmt::format("export runs/adult --format={0} --out=all.{0} --slots", format));
+    const ToolResult result =
+        run.Run(fmt::format("export runs/adult --format={0} --out=all.{0} --slots", format));
     ASSERT_EQ(result.code, 0) << result.err;
     EXPECT_EQ(result.out, fmt::format("all.{} written\n", format));
     const nlohmann::json file = ReadArrays(run, "all." + format);
@@ -212,7 +220,8 @@ TEST(InspectExport, NamesOfTablesStayInTheirPlace) {
   const std::string odd = BuildCheckpoint(spec, run.path());
   ASSERT_EQ(run.Run(fmt::format("export {} --format=csv --out=odd.csv", odd)).code, 0);
   ASSERT_EQ(run.Run(fmt::format("export {} --format=safetensors --out=odd.safetensors", odd)).code, 0);
-  for (const std::string& name : NamesIn(run.path())) EXPECT_THAT(name, ::testing::MatchesRegex("[a-zA-Z0-9_.-]+"));
+  for (const std::string& name : NamesIn(run.path()))
+    EXPECT_THAT(name, ::testing::MatchesRegex("[a-zA-Z0-9_.-]+"));
   if (NumpyIsHere()) {
     ASSERT_EQ(run.Run(fmt::format("export {} --format=npz --out=odd.npz", odd)).code, 0);
     const nlohmann::json arrays = ReadArrays(run, "odd.npz")["arrays"];
@@ -283,7 +292,8 @@ TEST(InspectExport, AFullDiskLeavesNothing) {
     std::ofstream(run.path() + "/x." + format) << "of yesterday";
     const auto before = Snapshot(run.path());
     const ToolResult result = run.RunWith(
-        "trap '' XFSZ; ulimit -f 1;", fmt::format("export runs/adult --format={0} --table='wide|embedding' --out=x.{0}", format));
+        "trap '' XFSZ; ulimit -f 1;",
+        fmt::format("export runs/adult --format={0} --table='wide|embedding' --out=x.{0}", format));
     EXPECT_EQ(result.code, 4) << format;
     EXPECT_THAT(result.err, HasSubstr("File too large")) << format;
     EXPECT_THAT(result.err, HasSubstr("x.")) << format;
@@ -299,12 +309,59 @@ TEST(InspectExport, DamageIsFoundAndNothingIsWritten) {
   testing::OverwriteFile(file, bytes);
   const auto before = Snapshot(run.path());
   for (const std::string format : {"npz", "safetensors", "csv"}) {
-    const ToolResult result = run.Run(fmt::format("export runs/adult/checkpoints/C000002 --format={0} --out=x.{0}", format));
+    const ToolResult result =
+        run.Run(fmt::format("export runs/adult/checkpoints/C000002 --format={0} --out=x.{0}", format));
     EXPECT_EQ(result.code, 4) << format;
     EXPECT_THAT(result.err, HasSubstr("C000001-0000.sst")) << format;
     EXPECT_EQ(result.out, "") << format;
   }
   EXPECT_EQ(Snapshot(run.path()), before);
+}
+
+std::vector<std::string> PythonOfThePage() {
+  std::vector<std::string> blocks;
+  const std::string page = ContentsOf(CAPSTAN_SOURCE_DIR "/docs/checkpoints.md");
+  constexpr std::string_view kBegin = "```python\n", kEnd = "```\n";
+  for (size_t at = page.find(kBegin); at != std::string::npos; at = page.find(kBegin, at)) {
+    const size_t begin = at + kBegin.size();
+    at = page.find(kEnd, begin);
+    blocks.push_back(page.substr(begin, at - begin));
+  }
+  return blocks;
+}
+
+// A model with the tables and the key that the page names.
+TEST(InspectExport, ThePythonInTheManualRunsAsItStands) {
+  if (!NumpyIsHere()) GTEST_SKIP() << "python3 with NumPy (python3-numpy) is not here";
+  RunFolder run;
+  CheckpointSpec spec = SomeCheckpoint(1, 20, 1);
+  spec.tables[0].name = "deep/0/bias";
+  spec.tables[1].name = "embedding";
+  spec.layers[0].puts[0] = {{0, spec.layers[0].puts[0].begin()->second}};
+  spec.layers[0].puts[1][42] = spec.layers[0].puts[1].begin()->second;
+  spec.edit_manifest = [](CheckpointManifest* manifest) {
+    TableSpec* bias = manifest->mutable_job()->mutable_table(0);
+    bias->set_kind(TableSpec::DENSE);
+    bias->set_elements(1);
+  };
+  const std::string folder = BuildCheckpoint(spec, run.path());
+  for (const std::string format : {"npz", "safetensors"}) {
+    const ToolResult result = run.Run(fmt::format("export {0} --format={1} --out=model.{1}", folder, format));
+    ASSERT_EQ(result.code, 0) << result.err;
+  }
+  const std::vector<std::string> blocks = PythonOfThePage();
+  ASSERT_EQ(blocks.size(), 2u);
+  std::ofstream(run.path() + "/page.py")
+      << blocks[0] << blocks[1]
+      << "print(json.dumps([vector.tolist(), bias.tolist(), weights[keys.tolist().index(42)].tolist(), step]))\n";
+  const std::string command = fmt::format("cd '{}' && {} page.py >page.json", run.path(), Python());
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  const nlohmann::json seen = nlohmann::json::parse(ContentsOf(run.path() + "/page.json"), nullptr, false);
+  const nlohmann::json vector = run.Run("get " + folder + " embedding 42 --json").json()[0]["weights"];
+  EXPECT_EQ(seen[0], vector);
+  EXPECT_EQ(seen[1], run.Run("get " + folder + " deep/0/bias 0 --json").json()[0]["weights"]);
+  EXPECT_EQ(seen[2], vector);
+  EXPECT_EQ(seen[3], "100");
 }
 
 // Somebody removes the folder by hand while it is read.

@@ -16,11 +16,11 @@
 namespace capstan {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::BuildCheckpoint;
 using testing::BuiltRow;
 using testing::BuiltRows;
 using testing::CheckpointSpec;
+using ::testing::HasSubstr;
 using testing::RunFolder;
 using testing::Snapshot;
 using testing::SomeCheckpoint;
@@ -112,7 +112,8 @@ void ExpectSame(const CheckpointReader& made, const CheckpointReader& source) {
   EXPECT_EQ(made.manifest().kind(), CheckpointManifest::FULL);
   EXPECT_FALSE(made.manifest().has_parent());
   uint64_t clock_made = 0, clock_source = 0, totals = 0;
-  for (size_t i = 0; i < source.shards(); ++i) clock_source = std::max(clock_source, source.shard(i).highest_clock());
+  for (size_t i = 0; i < source.shards(); ++i)
+    clock_source = std::max(clock_source, source.shard(i).highest_clock());
   for (size_t i = 0; i < made.shards(); ++i) {
     clock_made = std::max(clock_made, made.shard(i).highest_clock());
     EXPECT_EQ(made.shard(i).layer_size(), 1);
@@ -162,7 +163,8 @@ TEST(InspectReshard, SpreadsTheRowsAndTheirLedgers) {
     const ShardMap map = *ShardMap::Even(16, shards);
     for (size_t i = 0; i < shards; ++i) {
       for (const PartitionRun& owned : made->shard(i).owned()) {
-        for (PartitionId p = owned.first(); p < owned.first() + owned.count(); ++p) EXPECT_EQ(map.OwnerOfPartition(p), i);
+        for (PartitionId p = owned.first(); p < owned.first() + owned.count(); ++p)
+          EXPECT_EQ(map.OwnerOfPartition(p), i);
       }
     }
   }

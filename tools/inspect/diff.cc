@@ -240,7 +240,7 @@ int InspectDiff(const InspectOptions& options) {
   if (!b.ok()) return InspectUnreadable("diff", b.status());
   Differ differ(**a, **b, options);
   const absl::Status status = differ.Run();
-  return status.ok() ? differ.Print() : InspectFailure("diff", status);
+  return status.ok() ? differ.Print() : InspectFailure("diff", WhileReading(**a, WhileReading(**b, status)));
 }
 
 }  // namespace capstan

@@ -19,7 +19,8 @@ struct CsvFile {
 };
 
 // One file for one table, else OUT with the table's name before its ending: x.csv → x.deep_0_bias.csv.
-absl::StatusOr<std::vector<CsvFile>> CsvFilesOf(const std::vector<const TableSpec*>& tables, const std::string& out) {
+absl::StatusOr<std::vector<CsvFile>> CsvFilesOf(const std::vector<const TableSpec*>& tables,
+                                                const std::string& out) {
   std::vector<CsvFile> files;
   std::map<std::string, std::string> names;
   for (const TableSpec* table : tables) {
@@ -30,8 +31,9 @@ absl::StatusOr<std::vector<CsvFile>> CsvFilesOf(const std::vector<const TableSpe
       path = fmt::format("{}.{}.csv", out.ends_with(".csv") ? out.substr(0, out.size() - 4) : out, name);
     }
     if (const auto [at, is_new] = names.emplace(path, table->name()); !is_new) {
-      return InvalidArgument(fmt::format("tables {} and {} would both be written to '{}'; choose one with --table",
-                                         at->second, table->name(), path));
+      return InvalidArgument(
+          fmt::format("tables {} and {} would both be written to '{}'; choose one with --table", at->second,
+                      table->name(), path));
     }
     files.push_back({table, path});
   }
@@ -42,7 +44,8 @@ absl::Status CheckNames(const std::vector<TensorSource>& tensors) {
   std::set<std::string> names;
   for (const TensorSource& tensor : tensors) {
     if (names.insert(tensor.name).second) continue;
-    return InvalidArgument(fmt::format("two tables would be the array '{}'; choose one with --table", tensor.name));
+    return InvalidArgument(
+        fmt::format("two tables would be the array '{}'; choose one with --table", tensor.name));
   }
   return absl::OkStatus();
 }

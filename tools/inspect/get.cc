@@ -136,7 +136,7 @@ int InspectGet(const InspectOptions& options) {
   std::string text;
   for (const Wanted& row : *wanted) {
     const absl::StatusOr<Json> json = RowJson(**reader, row);
-    if (!json.ok()) return InspectFailure("get", json.status());
+    if (!json.ok()) return InspectFailure("get", WhileReading(**reader, json.status()));
     text += RowText(*json);
     all.push_back(*json);
   }

@@ -160,7 +160,7 @@ int InspectPlot(const InspectOptions& options) {
           panel.histogram.Add(MeasureOf(*what, row, table->width(), clock));
           return absl::OkStatus();
         });
-    if (!read.ok()) return InspectFailure("plot", read);
+    if (!read.ok()) return InspectFailure("plot", WhileReading(**reader, read));
     panel.title = fmt::format("{}: {} row{}, step {}", table->name(), panel.histogram.total(),
                               panel.histogram.total() == 1 ? "" : "s", (*reader)->manifest().version());
     panels.push_back(std::move(panel));

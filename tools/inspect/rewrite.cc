@@ -24,8 +24,8 @@ LayerWriterOptions WriterFor(const CheckpointManifest& manifest, const std::stri
 }
 
 // Writes records and manifest; the layers of `records` are in `folder` already.
-absl::Status Complete(const CheckpointReader& reader, const std::vector<ShardRecord>& records, const std::string& folder,
-                      const std::string& out) {
+absl::Status Complete(const CheckpointReader& reader, const std::vector<ShardRecord>& records,
+                      const std::string& folder, const std::string& out) {
   FileSystem& fs = PosixFileSystem();
   CheckpointManifest manifest = reader.manifest();
   manifest.set_kind(CheckpointManifest::FULL);
@@ -51,18 +51,21 @@ absl::Status Complete(const CheckpointReader& reader, const std::vector<ShardRec
   return fs.SyncFolder(ParentFolder(out));
 }
 
-absl::StatusOr<ShardRecord> MergedShard(const CheckpointReader& reader, uint32_t shard, const std::string& folder) {
+absl::StatusOr<ShardRecord> MergedShard(const CheckpointReader& reader, uint32_t shard,
+                                        const std::string& folder) {
   const LayerWriterOptions options = WriterFor(reader.manifest(), folder, shard);
   CAPSTAN_RETURN_IF_ERROR(PosixFileSystem().MakeFolders(options.folder));
   std::vector<const StoredLayer*> layers;
   for (const StoredLayer& layer : reader.shard(shard).layer()) layers.push_back(&layer);
   ShardRecord record = reader.shard(shard);
   record.clear_layer();
-  CAPSTAN_ASSIGN_OR_RETURN(*record.add_layer(), MergeLayers(layers, reader.folder(), options, nullptr, nullptr));
+  CAPSTAN_ASSIGN_OR_RETURN(*record.add_layer(),
+                           MergeLayers(layers, reader.folder(), options, nullptr, nullptr));
   return record;
 }
 
-// ---- reshard ------------------------------------------------------------------------------------------------
+// ---- reshard
+// ------------------------------------------------------------------------------------------------
 
 void AddRun(PartitionId partition, google::protobuf::RepeatedPtrField<PartitionRun>* runs) {
   PartitionRun* last = runs->empty() ? nullptr : runs->Mutable(runs->size() - 1);
@@ -74,14 +77,16 @@ void AddRun(PartitionId partition, google::protobuf::RepeatedPtrField<PartitionR
 }
 
 // What the partitions of a new shard had applied: the ledgers of the old shards, cut down to them.
-absl::Status AddLedgers(const CheckpointReader& reader, const ShardMap& map, ShardId shard, ShardRecord* record) {
+absl::Status AddLedgers(const CheckpointReader& reader, const ShardMap& map, ShardId shard,
+                        ShardRecord* record) {
   for (size_t old = 0; old < reader.shards(); ++old) {
     for (const LedgerRecord& ledger : reader.shard(old).ledger()) {
       LedgerRecord ours = ledger;
       ours.clear_partitions();
       for (const PartitionRun& run : ledger.partitions()) {
         for (uint64_t p = run.first(); p < uint64_t{run.first()} + run.count(); ++p) {
-          if (p >= map.partitions()) return DataLoss(fmt::format("a ledger of partition {} of {}", p, map.partitions()));
+          if (p >= map.partitions())
+            return DataLoss(fmt::format("a ledger of partition {} of {}", p, map.partitions()));
           const auto partition = static_cast<PartitionId>(p);
           if (map.OwnerOfPartition(partition) == shard) AddRun(partition, ours.mutable_partitions());
         }
@@ -130,7 +135,8 @@ absl::StatusOr<ShardRecord> NewShard(const CheckpointReader& reader, const Shard
   CAPSTAN_RETURN_IF_ERROR(AddLedgers(reader, map, shard, &record));
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<LayerWriter> writer, LayerWriter::Create(options));
   std::vector<TableId> tables;
-  for (const TableSpec& table : reader.manifest().job().table()) tables.push_back(static_cast<TableId>(table.id()));
+  for (const TableSpec& table : reader.manifest().job().table())
+    tables.push_back(static_cast<TableId>(table.id()));
   std::sort(tables.begin(), tables.end());
   std::vector<std::byte> value;
   for (const TableId table : tables) {
@@ -188,9 +194,9 @@ int InspectMerge(const InspectOptions& options) {
   if (options.out.empty()) return InspectUsage("merge", "--out=FOLDER is missing");
   const auto reader = OpenForInspection(options.paths[0]);
   if (!reader.ok()) return InspectUnreadable("merge", reader.status());
-  return Rewrite("merge", options, **reader, (*reader)->shards(), [&](uint32_t shard, const std::string& folder) {
-    return MergedShard(**reader, shard, folder);
-  });
+  return Rewrite(
+      "merge", options, **reader, (*reader)->shards(),
+      [&](uint32_t shard, const std::string& folder) { return MergedShard(**reader, shard, folder); });
 }
 
 int InspectReshard(const InspectOptions& options) {
@@ -198,10 +204,12 @@ int InspectReshard(const InspectOptions& options) {
   const auto reader = OpenForInspection(options.paths[0]);
   if (!reader.ok()) return InspectUnreadable("reshard", reader.status());
   const absl::StatusOr<ShardMap> map = ShardMap::Even((*reader)->partitions(), options.shards);
-  if (!map.ok()) return InspectUsage("reshard", fmt::format("--shards={}: {}", options.shards, std::string(map.status().message())));
-  return Rewrite("reshard", options, **reader, options.shards, [&](uint32_t shard, const std::string& folder) {
-    return NewShard(**reader, *map, shard, folder);
-  });
+  if (!map.ok())
+    return InspectUsage("reshard",
+                        fmt::format("--shards={}: {}", options.shards, std::string(map.status().message())));
+  return Rewrite(
+      "reshard", options, **reader, options.shards,
+      [&](uint32_t shard, const std::string& folder) { return NewShard(**reader, *map, shard, folder); });
 }
 
 }  // namespace capstan

@@ -98,7 +98,7 @@ int InspectStat(const InspectOptions& options) {
           stats.Add(row, table->width(), clock, *by);
           return absl::OkStatus();
         });
-    if (!read.ok()) return InspectFailure("stat", read);
+    if (!read.ok()) return InspectFailure("stat", WhileReading(**reader, read));
     all.push_back(StatJson(*table, stats, options.by));
     text += StatText(*table, stats, options.by);
   }

@@ -1,5 +1,5 @@
-// The three formats of an export. npz: a zip (stored, 64-bit sizes) of npy 1.0 arrays. safetensors: u64 length of a JSON
-// header, the header, the tensors one after another.
+// The three formats of an export. npz: a zip (stored, 64-bit sizes) of npy 1.0 arrays. safetensors: u64
+// length of a JSON header, the header, the tensors one after another.
 #include <fcntl.h>
 #include <minizip/zip.h>
 #include <unistd.h>
@@ -18,12 +18,14 @@ namespace {
 
 absl::Status CheckLength(const TensorSource& tensor, uint64_t written) {
   if (written == tensor.bytes()) return absl::OkStatus();
-  return DataLoss(fmt::format("tensor {} has {} bytes, its shape wants {}", tensor.name, written, tensor.bytes()));
+  return DataLoss(
+      fmt::format("tensor {} has {} bytes, its shape wants {}", tensor.name, written, tensor.bytes()));
 }
 
-// Makes PATH by `write` of a file beside it and a rename, else nothing is left. The name is this process's own: two exports
-// may run at once, and PATH.tmp may be somebody's file.
-absl::Status Replace(const std::string& path, const std::function<absl::Status(const std::string& tmp)>& write) {
+// Makes PATH by `write` of a file beside it and a rename, else nothing is left. The name is this process's
+// own: two exports may run at once, and PATH.tmp may be somebody's file.
+absl::Status Replace(const std::string& path,
+                     const std::function<absl::Status(const std::string& tmp)>& write) {
   FileSystem& fs = PosixFileSystem();
   const std::string tmp = fmt::format("{}.{}.tmp", path, getpid());
   absl::Status status = write(tmp);
@@ -34,7 +36,9 @@ absl::Status Replace(const std::string& path, const std::function<absl::Status(c
 }
 
 std::string NpyHeader(const TensorSource& tensor) {
-  const char* type = tensor.type == TensorType::kF32 ? "<f4" : tensor.type == TensorType::kU32 ? "<u4" : "<u8";
+  const char* type = tensor.type == TensorType::kF32   ? "<f4"
+                     : tensor.type == TensorType::kU32 ? "<u4"
+                                                       : "<u8";
   std::string shape;
   for (const uint64_t n : tensor.shape) shape += fmt::format("{}, ", n);
   std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type, shape);
@@ -49,23 +53,26 @@ std::string NpyHeader(const TensorSource& tensor) {
 
 // minizip tells only that it failed; errno still says why.
 absl::Status ZipFailure(const std::string& path) {
-  return Unavailable(fmt::format("writing '{}': {}", path, errno != 0 ? std::strerror(errno) : "minizip cannot go on"));
+  return Unavailable(
+      fmt::format("writing '{}': {}", path, errno != 0 ? std::strerror(errno) : "minizip cannot go on"));
 }
 
 absl::Status ZipOne(zipFile zip, const TensorSource& tensor, const std::string& path) {
   const auto failed = [&path] { return ZipFailure(path); };
   const zip_fileinfo info = {};
-  if (zipOpenNewFileInZip4_64(zip, (tensor.name + ".npy").c_str(), &info, nullptr, 0, nullptr, 0, nullptr, /*method=*/0,
-                              /*level=*/0, /*raw=*/0, -MAX_WBITS, DEF_MEM_LEVEL, Z_DEFAULT_STRATEGY, nullptr, 0, 0, 0,
-                              /*zip64=*/1) != ZIP_OK) {
+  if (zipOpenNewFileInZip4_64(
+          zip, (tensor.name + ".npy").c_str(), &info, nullptr, 0, nullptr, 0, nullptr, /*method=*/0,
+          /*level=*/0, /*raw=*/0, -MAX_WBITS, DEF_MEM_LEVEL, Z_DEFAULT_STRATEGY, nullptr, 0, 0, 0,
+          /*zip64=*/1) != ZIP_OK) {
     return failed();
   }
   uint64_t written = 0;
   const auto write = [&](const void* data, size_t bytes) -> absl::Status {
     if (bytes > std::numeric_limits<unsigned>::max()) return Internal("a piece of a tensor is too large");
     written += bytes;
-    return bytes == 0 || zipWriteInFileInZip(zip, data, static_cast<unsigned>(bytes)) == ZIP_OK ? absl::OkStatus()
-                                                                                                 : failed();
+    return bytes == 0 || zipWriteInFileInZip(zip, data, static_cast<unsigned>(bytes)) == ZIP_OK
+               ? absl::OkStatus()
+               : failed();
   };
   const std::string header = NpyHeader(tensor);
   CAPSTAN_RETURN_IF_ERROR(write(header.data(), header.size()));
@@ -106,7 +113,9 @@ std::string SafetensorsHeader(const std::vector<TensorSource>& tensors,
   uint64_t at = 0;
   for (const TensorSource& tensor : tensors) {
     Json entry;
-    entry["dtype"] = tensor.type == TensorType::kF32 ? "F32" : tensor.type == TensorType::kU32 ? "U32" : "U64";
+    entry["dtype"] = tensor.type == TensorType::kF32   ? "F32"
+                     : tensor.type == TensorType::kU32 ? "U32"
+                                                       : "U64";
     entry["shape"] = tensor.shape;
     entry["data_offsets"] = {at, at + tensor.bytes()};
     at += tensor.bytes();
@@ -128,22 +137,24 @@ std::string CsvHeader(const TableSpec& table, bool with_slots, uint32_t slots) {
   return header + (with_slots ? ",updates,last_step\n" : "\n");
 }
 
-absl::Status CsvOfSparse(const CheckpointReader& reader, const TableSpec& table, bool with_slots, WritableFile& file) {
+absl::Status CsvOfSparse(const CheckpointReader& reader, const TableSpec& table, bool with_slots,
+                         WritableFile& file) {
   const auto id = static_cast<TableId>(table.id());
   const uint32_t floats = std::max(reader.floats(id), table.width());
   const uint32_t slots = with_slots ? floats - table.width() : 0;
   std::string text = CsvHeader(table, with_slots, slots);
-  const absl::Status read = reader.ForEach(id, 0, reader.partitions(), [&](const StoredRow& row) -> absl::Status {
-    constexpr size_t kBatch = 1 << 18;
-    text += fmt::format("{}", row.key);
-    AppendFloats(row.values, table.width() + slots, &text);
-    if (with_slots) text += fmt::format(",{},{}", row.updates, row.last_step);
-    text += '\n';
-    if (text.size() < kBatch) return absl::OkStatus();
-    const absl::Status status = file.Append(text.data(), text.size());
-    text.clear();
-    return status;
-  });
+  const absl::Status read =
+      reader.ForEach(id, 0, reader.partitions(), [&](const StoredRow& row) -> absl::Status {
+        constexpr size_t kBatch = 1 << 18;
+        text += fmt::format("{}", row.key);
+        AppendFloats(row.values, table.width() + slots, &text);
+        if (with_slots) text += fmt::format(",{},{}", row.updates, row.last_step);
+        text += '\n';
+        if (text.size() < kBatch) return absl::OkStatus();
+        const absl::Status status = file.Append(text.data(), text.size());
+        text.clear();
+        return status;
+      });
   CAPSTAN_RETURN_IF_ERROR(read);
   return file.Append(text.data(), text.size());
 }
@@ -189,7 +200,8 @@ absl::Status WriteSafetensors(const std::vector<TensorSource>& tensors,
   });
 }
 
-absl::Status WriteCsv(const CheckpointReader& reader, const TableSpec& table, bool slots, const std::string& path) {
+absl::Status WriteCsv(const CheckpointReader& reader, const TableSpec& table, bool slots,
+                      const std::string& path) {
   return Replace(path, [&](const std::string& tmp) -> absl::Status {
     CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, PosixFileSystem().Create(tmp));
     if (table.kind() == TableSpec::DENSE) {

@@ -51,13 +51,15 @@ TensorSource SparseTensor(const CheckpointReader& reader, const TableSpec& table
   return tensor;
 }
 
-void AddSparse(const CheckpointReader& reader, const TableSpec& table, bool slots, std::vector<TensorSource>* tensors) {
+void AddSparse(const CheckpointReader& reader, const TableSpec& table, bool slots,
+               std::vector<TensorSource>* tensors) {
   const uint32_t width = table.width();
   const uint32_t floats = std::max(reader.floats(static_cast<TableId>(table.id())), width);
   const auto add = [&](const char* part, TensorType type, uint64_t columns, bool matrix, Part of) {
     tensors->push_back(SparseTensor(reader, table, part, type, columns, matrix, std::move(of)));
   };
-  add("keys", TensorType::kU64, 1, false, [](const StoredRow& row) { return std::pair<const void*, size_t>(&row.key, 8); });
+  add("keys", TensorType::kU64, 1, false,
+      [](const StoredRow& row) { return std::pair<const void*, size_t>(&row.key, 8); });
   add("weights", TensorType::kF32, width, true, [width](const StoredRow& row) {
     return std::pair<const void*, size_t>(row.values, width * sizeof(float));
   });
@@ -79,10 +81,14 @@ void AddDense(const CheckpointReader& reader, const TableSpec& table, std::vecto
     const uint64_t width = table.width();
     for (Key block = 0; block * width < table.elements(); ++block) {
       std::vector<float> values = InitialRow(reader.manifest(), table, block);
-      CAPSTAN_RETURN_IF_ERROR(
-          reader.Get(static_cast<TableId>(table.id()), block, [&](const StoredRow& row) {
-            std::copy(row.values, row.values + std::min<uint64_t>(width, row.floats), values.begin());
-          }).status());
+      CAPSTAN_RETURN_IF_ERROR(reader
+                                  .Get(static_cast<TableId>(table.id()), block,
+                                       [&](const StoredRow& row) {
+                                         std::copy(row.values,
+                                                   row.values + std::min<uint64_t>(width, row.floats),
+                                                   values.begin());
+                                       })
+                                  .status());
       const uint64_t inside = std::min(width, table.elements() - block * width);
       CAPSTAN_RETURN_IF_ERROR(write(values.data(), inside * sizeof(float)));
     }
@@ -100,7 +106,8 @@ std::string PlainName(const std::string& table) {
     folder.clear();
   };
   for (const char c : table) {
-    const bool kept = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
+    const bool kept =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
     if (c == '/') {
       close();
       plain += '/';
@@ -120,8 +127,8 @@ uint64_t TensorSource::bytes() const {
   return size;
 }
 
-std::vector<TensorSource> TensorsOf(const CheckpointReader& reader, const std::vector<const TableSpec*>& tables,
-                                    bool slots) {
+std::vector<TensorSource> TensorsOf(const CheckpointReader& reader,
+                                    const std::vector<const TableSpec*>& tables, bool slots) {
   std::vector<TensorSource> tensors;
   for (const TableSpec* table : tables) {
     if (table->kind() == TableSpec::DENSE) {

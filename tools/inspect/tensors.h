@@ -1,4 +1,5 @@
-// A checkpoint as a list of named tensors, read row by row while they are written: memory does not grow with the tables.
+// A checkpoint as a list of named tensors, read row by row while they are written: memory does not grow with
+// the tables.
 #pragma once
 
 #include <functional>
@@ -21,22 +22,28 @@ struct TensorSource {
   uint64_t bytes() const;
 };
 size_t SizeOf(TensorType type);
-// A table's name as part of a path in an archive: letters, digits, '-', '_' and '.', in folders none of which is empty,
+// A table's name as part of a path in an archive: letters, digits, '-', '_' and '.', in folders none of which
+// is empty,
 // "." or ".."; what is anything else becomes '_'. "deep/0/bias" stays as it is.
 std::string PlainName(const std::string& table);
 
-// Sparse tables: NAME.keys u64 [rows], NAME.weights f32 [rows, width]; with slots NAME.slots f32 [rows, slots],
-// NAME.updates u32 [rows] and NAME.last_step u32 [rows]. Rows of all of them in one order. Dense tables: NAME f32
-// [elements], blocks that were never updated at their initial values. The reader and the specs outlive the result.
-std::vector<TensorSource> TensorsOf(const CheckpointReader& reader, const std::vector<const TableSpec*>& tables,
-                                    bool slots);
+// Sparse tables: NAME.keys u64 [rows], NAME.weights f32 [rows, width]; with slots NAME.slots f32 [rows,
+// slots], NAME.updates u32 [rows] and NAME.last_step u32 [rows]. Rows of all of them in one order. Dense
+// tables: NAME f32 [elements], blocks that were never updated at their initial values. The reader and the
+// specs outlive the result.
+std::vector<TensorSource> TensorsOf(const CheckpointReader& reader,
+                                    const std::vector<const TableSpec*>& tables, bool slots);
 
-// Each writes PATH whole or not at all (under another name, then a rename). kUnavailable: the disk, with the path.
+// Each writes PATH whole or not at all (under another name, then a rename). kUnavailable: the disk, with the
+// path.
 absl::Status WriteNpz(const std::vector<TensorSource>& tensors, const std::string& path);
 // metadata: name, value; goes into the header.
 absl::Status WriteSafetensors(const std::vector<TensorSource>& tensors,
-                              const std::vector<std::pair<std::string, std::string>>& metadata, const std::string& path);
-// One table: key, w0, w1 …; with slots also s0 … (if it has any), updates, last_step. Dense tables: element, value.
-absl::Status WriteCsv(const CheckpointReader& reader, const TableSpec& table, bool slots, const std::string& path);
+                              const std::vector<std::pair<std::string, std::string>>& metadata,
+                              const std::string& path);
+// One table: key, w0, w1 …; with slots also s0 … (if it has any), updates, last_step. Dense tables: element,
+// value.
+absl::Status WriteCsv(const CheckpointReader& reader, const TableSpec& table, bool slots,
+                      const std::string& path);
 
 }  // namespace capstan

@@ -21,7 +21,7 @@ int InspectVerify(const InspectOptions& options) {
     Print(stderr, "\rread {}", Bytes(bytes));
   });
   if (terminal && shown > 0) Print(stderr, "\r\033[K");
-  if (!status.ok()) return InspectUnreadable("verify", status);
+  if (!status.ok()) return InspectUnreadable("verify", WhileReading(**reader, status));
   const CheckpointManifest& m = (*reader)->manifest();
   // Of a run: an older one is good, but what is not (OpenForInspection has named it) must not pass for good.
   const int code = ToInt(unusable.empty() ? ExitCode::kDone : ExitCode::kCheckpoint);
