@@ -131,7 +131,8 @@ TEST(SchedulerCheckpoints, AFailureIsALineAndTrainingGoesOn) {
   EXPECT_EQ(orders[0].epoch(), 1u) << "the policy of a job that says nothing";
   scheduler.FailCut(0, "disk full\x1b[2J");
   EXPECT_EQ(scheduler.core().phase(), Phase::kTraining);
-  EXPECT_THAT(scheduler.events().phases, Contains(AllOf(HasSubstr("server-0: disk full?[2J"), HasSubstr("training goes on"))));
+  EXPECT_THAT(scheduler.events().phases,
+              Contains(AllOf(HasSubstr("server-0: disk full?[2J"), HasSubstr("training goes on"))));
   EXPECT_THAT(scheduler.store().abandoned, ElementsAre(1u));
   EXPECT_THAT(scheduler.outbox().Take(MessageKind::kCutAbort), SizeIs(1));
 }
