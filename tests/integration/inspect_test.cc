@@ -82,6 +82,47 @@ TEST_F(InspectTest, EveryExampleOfTheHelpRunsOnTheAdultCheckpoint) {
   EXPECT_EQ(more.code, 0) << more.err;
 }
 
+// Which batches each partition has is part of what a reshard moves: a wrong one would count rows twice, or never.
+TEST_F(InspectTest, ARunGoesOnFromWhatMergeAndReshardMade) {
+  const std::string rows = WriteSparseRows("rows.libsvm", 40000);
+  for (const std::string mode : {"async", "ssp:2", "sync"}) {
+    SCOPED_TRACE(mode);
+    const std::string job =
+        WriteCensusJob("job-" + mode.substr(0, 3), {rows},
+                       fmt::format("epochs: 3 consistency: '{}' batch {{ micro: 8 }} lease_batches: 16 "
+                                   "checkpoint {{ steps: 200 keep_last: 1000 full_every: 100 }}", mode));
+    const std::string output = Train(job, {"--servers=2", "--workers=2"})["output"];
+    // One in the middle of the run, and of an epoch.
+    const nlohmann::json all = InspectJson({"ls", output});
+    std::string middle;
+    for (const nlohmann::json& line : all) {
+      const uint64_t examples = line["examples"];
+      if (examples % 40000 != 0 && examples < 100000 && !line["full"].get<bool>()) middle = line["name"];
+    }
+    ASSERT_NE(middle, "") << all.dump();
+    const std::string checkpoint = output + "/checkpoints/" + middle;
+    const std::string made = Path("made-" + mode.substr(0, 3));
+    ASSERT_EQ(Inspect({"merge", checkpoint, "--out=" + made + "-merged"}).code, 0);
+    ASSERT_EQ(Inspect({"reshard", checkpoint, "--shards=5", "--out=" + made + "-of5"}).code, 0);
+    for (const std::string& from : {made + "-merged", made + "-of5"}) {
+      const nlohmann::json result = Train(job, {"--resume=" + from, "--servers=3", "--workers=1"});
+      EXPECT_EQ(result.value("examples", 0u), 120000u) << from;
+      // Text, so that it is the export that is looked at: key,count.
+      ASSERT_EQ(Inspect({"export", result["output"], "--format=csv", "--out=" + Path("counts.csv")}).code, 0);
+      std::istringstream lines(ReadText(Path("counts.csv")));
+      std::string line;
+      std::getline(lines, line);
+      size_t counted = 0, wrong = 0;
+      while (std::getline(lines, line)) {
+        ++counted;
+        wrong += line.ends_with(",3") ? 0 : 1;
+      }
+      EXPECT_EQ(counted, 40000u) << from;
+      EXPECT_EQ(wrong, 0u) << from << ": rows that were not counted three times";
+    }
+  }
+}
+
 TEST_F(InspectTest, NumPyReadsTheExports) {
   const std::string python = "/usr/bin/python3";
   if (system("/usr/bin/python3 -c 'import numpy' >/dev/null 2>&1") != 0) GTEST_SKIP() << "NumPy is not here";
