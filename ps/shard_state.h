@@ -52,8 +52,8 @@ class ShardState {
   ShardState(ShardSettings settings, ShardTables tables);
 
   // Before the first operation: everything but the rows (which ShardTables imports) as it was in a checkpoint.
-  // records: of all shards of the checkpoint, however many. `clock`: of every rank, in ssp and async. A job may go on in
-  // sync where one in async or ssp has closed an epoch, and the other way round.
+  // records: of all shards of the checkpoint, however many. `clock`: of every rank, in ssp and async. A job may go on
+  // in sync where one in async or ssp has closed an epoch, and the other way round.
   // kDataLoss: the records contradict each other.
   absl::Status Restore(std::span<const ShardRecord* const> records, Step clock);
   // What a checkpoint has of this shard besides rows and layers.

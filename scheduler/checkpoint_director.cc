@@ -185,7 +185,7 @@ void CheckpointDirector::GiveUp(const std::string& why, Time now) {
     store_.Abandon(id_);
   }
   id_ = 0;
-  asked_ordered_ = false;
+  const bool for_asked = std::exchange(asked_ordered_, false);
   if (why.empty()) {
     if (final_ && !stopped_) Order(reason_, now);
     return;
@@ -193,7 +193,9 @@ void CheckpointDirector::GiveUp(const std::string& why, Time now) {
   due_.clear();
   const Duration pause = std::min<Duration>(kLongestRetry, kRetry * (1u << std::min(failures_, 6u)));
   ++failures_;
-  not_before_ = now + pause;
+  asked_failed_ = for_asked;
+  // One that was asked for meanwhile has not been tried yet.
+  not_before_ = asked_.empty() || for_asked ? now + pause : Time();
   if (final_) {
     // The model of the whole run: worth some more tries, then the run has failed.
     not_before_ = now + kFinalRetry;
@@ -210,6 +212,7 @@ void CheckpointDirector::GiveUp(const std::string& why, Time now) {
 
 void CheckpointDirector::Ask(const std::string& reason) {
   asked_ = reason;
+  asked_failed_ = false;
   not_before_ = Time();  // who asks may have little time: a failure before counts for nothing
 }
 

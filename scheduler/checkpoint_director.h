@@ -80,6 +80,7 @@ class CheckpointDirector {
   const std::string& failure() const { return failure_; }  // of the final one
   const std::optional<CheckpointEntry>& newest() const { return newest_; }
   bool asked() const { return !asked_.empty(); }     // an asked one is not there yet
+  bool asked_failed() const { return asked_failed_; }  // and was tried in vain
   const std::string& model_sha256() const { return model_sha256_; }
   Time last_advance() const { return last_advance_; }
   std::string WaitingFor() const;                    // "checkpoint 7: server-1/shard-0 …"; empty: for nothing
@@ -130,6 +131,7 @@ class CheckpointDirector {
 
   std::string asked_;                      // reason of one that should be taken now
   bool asked_ordered_ = false;             // the one under way is for it
+  bool asked_failed_ = false;
   bool epoch_ended_ = false;               // async
   std::string due_;                        // reason of one that was ordered when it was due and is not there yet
   Time next_by_time_{};

@@ -22,8 +22,8 @@ void SchedulerCore::TickCheckpoints(Time now) {
     last_advance_ = std::max(last_advance_, director_->last_advance());
     return CheckPhase(now);
   }
-  if (preempted_.empty() || (director_->asked() && !checkpoint_failed_)) return;
-  const std::string how = checkpoint_failed_ ? "no checkpoint could be taken"
+  if (preempted_.empty() || (director_->asked() && !director_->asked_failed())) return;
+  const std::string how = director_->asked() ? "no checkpoint could be taken"
                                              : fmt::format("checkpoint {} is there", director_->newest()->id);
   Fail(ExitCode::kPreempted, fmt::format("{}; {}", preempted_, how), now);
 }
@@ -44,7 +44,6 @@ void SchedulerCore::Preempt(const std::string& reason, Time now) {
   }
   events_.OnPhase(reason + ": one more checkpoint, then the job ends");
   preempted_ = reason;
-  checkpoint_failed_ = false;
   director_->Ask(reason);
 }
 
@@ -102,15 +101,11 @@ void SchedulerCore::FillHead(CheckpointManifest* head) const {
 }
 
 void SchedulerCore::OnCheckpoint(const CheckpointEntry& entry, const std::string& reason) {
-  checkpoint_failed_ = false;
   checkpoints_.push_back(entry);
   ++state_changes_;
   events_.OnCheckpoint(entry, reason);
 }
 
-void SchedulerCore::OnCheckpointFailed(const std::string& what) {
-  checkpoint_failed_ = true;
-  events_.OnPhase(what);
-}
+void SchedulerCore::OnCheckpointFailed(const std::string& what) { events_.OnPhase(what); }
 
 }  // namespace capstan

@@ -179,7 +179,6 @@ class SchedulerCore final : private CheckpointHost {
   std::vector<uint64_t> closings_seen_;  // per shard
   std::unique_ptr<CheckpointDirector> director_;  // where there is a store
   uint32_t epochs_closed_ = 0;           // async and ssp
-  bool checkpoint_failed_ = false;       // the newest try
   std::vector<CheckpointEntry> checkpoints_;  // of this run, oldest first
   uint64_t state_changes_ = 0;
   std::string preempted_;                // why the job ends after the next checkpoint

@@ -36,7 +36,8 @@ inline Cut Now(uint64_t id, ShardId shard = 0) {
 // One step of both ranks, committed by their pulls of the next one. Rank 0 has the gradients.
 inline void TrainRows(ShardHarness& shard, Step step, const std::vector<TableRows>& rows) {
   for (const Rank rank : {0u, 1u}) {
-    shard.FromWorker(PushFrame(rank, step, 10 * step + 1, Info(1, 1, step + 1), rank == 0 ? rows : std::vector<TableRows>{}));
+    const std::vector<TableRows> own = rank == 0 ? rows : std::vector<TableRows>{};
+    shard.FromWorker(PushFrame(rank, step, 10 * step + 1, Info(1, 1, step + 1), own));
   }
   for (const Rank rank : {0u, 1u}) shard.FromWorker(PullFrame(rank, step + 1, 10 * step + 2, {}));
   ASSERT_EQ(shard.core().state()->version(), step + 1);

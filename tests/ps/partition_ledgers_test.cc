@@ -1,5 +1,8 @@
 #include "ps/partition_ledgers.h"
 
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "proto/checkpoint.pb.h"
@@ -67,9 +70,74 @@ TEST(PartitionLedgers, RefuseRecordsThatContradictThemselves) {
   EXPECT_TRUE(absl::IsDataLoss(PartitionLedgers::From(Map(1), 0, missing).status()));
   const ShardRecord* twice[] = {&records[0], &records[1], &records[1]};
   EXPECT_TRUE(absl::IsDataLoss(PartitionLedgers::From(Map(1), 0, twice).status()));
-  records[1].mutable_ledger(0)->mutable_partitions(0)->set_count(100);
-  const ShardRecord* beyond[] = {&records[0], &records[1]};
-  EXPECT_TRUE(absl::IsDataLoss(PartitionLedgers::From(Map(1), 0, beyond).status()));
+  for (const auto& [first, count] : {std::pair(4u, 100u), std::pair(4u, ~0u), std::pair(~0u, 4u), std::pair(3u, 5u)}) {
+    PartitionRun* run = records[1].mutable_ledger(0)->mutable_partitions(0);
+    run->set_first(first);
+    run->set_count(count);
+    const ShardRecord* damaged[] = {&records[0], &records[1]};
+    EXPECT_TRUE(absl::IsDataLoss(PartitionLedgers::From(Map(1), 0, damaged).status())) << first << ", " << count;
+  }
+}
+
+// What is stored is what is read, onto the same shards, however the groups lie.
+TEST(PartitionLedgers, AreReadAsTheyWereStored) {
+  PartitionLedgers ledgers[] = {PartitionLedgers(Map(4), 0), PartitionLedgers(Map(4), 1), PartitionLedgers(Map(4), 2),
+                                PartitionLedgers(Map(4), 3)};
+  const std::vector<LeaseId> closed = {4, 7};
+  for (PartitionLedgers& one : ledgers) one.MarkApplied(9, 1);
+  ledgers[1].Close(3, closed);
+  ledgers[2].MarkApplied(5, 0);
+  ShardRecord records[4];
+  std::vector<const ShardRecord*> all;
+  for (ShardId i = 0; i < 4; ++i) {
+    ledgers[i].Store(&records[i]);
+    all.push_back(&records[i]);
+  }
+  const absl::StatusOr<PartitionLedgers> joined = PartitionLedgers::From(Map(1), 0, all);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_EQ(joined->groups(), 3u) << "those of shards 0 and 3 agree, though others lie between";
+  EXPECT_EQ(joined->GroupOf(0), joined->GroupOf(7));
+  ShardRecord once;
+  joined->Store(&once);
+  const ShardRecord* const one[] = {&once};
+  const absl::StatusOr<PartitionLedgers> again = PartitionLedgers::From(Map(1), 0, one);
+  ASSERT_TRUE(again.ok()) << again.status();
+  ShardRecord twice;
+  again->Store(&twice);
+  EXPECT_EQ(once.SerializeAsString(), twice.SerializeAsString());
+  for (PartitionId p = 0; p < kPartitions; ++p) {
+    const PartitionLedgers& before = ledgers[p / 2];
+    for (LeaseId lease = 1; lease <= 10; ++lease) {
+      for (const uint32_t index : {0u, 1u}) {
+        EXPECT_EQ(again->ShouldApply(again->GroupOf(p), lease, index), before.ShouldApply(0, lease, index))
+            << "partition " << p << ", batch " << index << " of lease " << lease;
+      }
+    }
+  }
+}
+
+TEST(PartitionLedgers, JoinOneByOneAsTheirDifferencesClose) {
+  PartitionLedgers low(Map(2), 0), high(Map(2), 1);
+  low.MarkApplied(1, 0);
+  high.MarkApplied(3, 0);
+  ShardRecord records[2];
+  low.Store(&records[0]);
+  high.Store(&records[1]);
+  const ShardRecord* const both[] = {&records[0], &records[1]};
+  absl::StatusOr<PartitionLedgers> ledgers = PartitionLedgers::From(Map(1), 0, both);
+  ASSERT_TRUE(ledgers.ok());
+  ledgers->MarkApplied(2, 0);
+  ledgers->Close(2, {});
+  EXPECT_EQ(ledgers->groups(), 2u) << "lease 3 differs still";
+  EXPECT_TRUE(ledgers->HasRoom(3, 1, 2));
+  ledgers->MarkApplied(3, 1);
+  EXPECT_FALSE(ledgers->HasRoom(3, 2, 2)) << "one of them is full";
+  const std::vector<LeaseId> third = {3};
+  ledgers->Close(2, third);
+  EXPECT_EQ(ledgers->groups(), 1u);
+  EXPECT_EQ(ledgers->LeadingGroup(), 0u);
+  EXPECT_FALSE(ledgers->AnyShouldApply(2, 0)) << "open, and applied by all";
+  EXPECT_TRUE(ledgers->AnyShouldApply(2, 1));
 }
 
 }  // namespace

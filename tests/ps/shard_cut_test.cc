@@ -1,5 +1,6 @@
 // A shard and its checkpoints: the moment of a cut, what is in it, what is answered.
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "cut_testing.h"
+#include "ps/table.h"
 #include "storage/checkpoint_root.h"
 
 namespace capstan {
@@ -272,6 +274,87 @@ TEST(ShardCut, FailsByNameWithAnotherRoot) {
   order.set_id(3);
   order.set_token((*root)->token());
   EXPECT_EQ(shard.Cut(order).state(), CutState::WRITTEN);
+}
+
+// ---- pushes that wait for a slow writer -------------------------------------------------------------------------
+
+constexpr uint32_t kBlocks = 10, kBlockKeys = 1000;
+
+// Adds 1 to a block of keys; true: acknowledged.
+bool PushBlock(ShardHarness& shard, uint64_t request, uint32_t block) {
+  testing::TableRows rows{0, {}, std::vector<float>(kBlockKeys, -1.0f)};
+  for (uint32_t i = 0; i < kBlockKeys; ++i) rows.keys.push_back(block * kBlockKeys + i);
+  Message push = PushFrame(block % 2, 0, request, Info(1, 1), {rows});
+  push.header.lease = request;
+  return shard.Ask(testing::Sealed(std::move(push))).kind() == MessageKind::kAck;
+}
+
+// A shard whose copies have room for a part of its rows, and a cut that it could not hand over yet.
+struct SlowWriter {
+  explicit SlowWriter(double refuse) {
+    JobOptions options;
+    options.consistency = "async";
+    ShardPlay play;
+    play.sink.refuse = refuse;
+    shard = std::make_unique<ShardHarness>(options, /*start=*/false, nullptr, play);
+    Start order = shard->StartOrder();
+    order.mutable_job()->mutable_config()->mutable_checkpoint()->set_copy_bytes(128 << 10);
+    shard->Start(order);
+    shard->Tick(std::chrono::milliseconds(100));
+    for (uint32_t block = 0; block < kBlocks; ++block) EXPECT_TRUE(PushBlock(*shard, ++request, block));
+    EXPECT_EQ(shard->CutWithoutWork(Now(1)).state(), CutState::WRITING);
+    for (uint32_t block = 0; block < kBlocks; ++block) held += PushBlock(*shard, ++request, block) ? 0 : 1;
+  }
+  void ExpectAllApplied() {
+    EXPECT_EQ(shard->core().state()->totals().examples, 2u * kBlocks);
+    EXPECT_EQ(shard->core().held_bytes(), 0u);
+    std::vector<float> weight(1);
+    for (Key key = 0; key < Key{kBlocks} * kBlockKeys; ++key) {
+      shard->core().state()->tables().table(0).Gather(std::span<const Key>(&key, 1), weight.data());
+      ASSERT_EQ(weight[0], 2.0f) << "key " << key;
+    }
+  }
+  std::unique_ptr<ShardHarness> shard;
+  uint64_t request = 0;
+  size_t held = 0;
+};
+
+TEST(ShardHeldPushes, WaitForASlowWriterAndAreAppliedThen) {
+  SlowWriter slow(0.9);
+  ASSERT_GT(slow.held, 2u);
+  ASSERT_LT(slow.held, size_t{kBlocks}) << "what has room goes on";
+  EXPECT_THAT(slow.shard->core().WaitingFor(), HasSubstr("the checkpoint writer"));
+  slow.shard->outbox().Take();
+  std::vector<Sent> said;
+  for (int i = 0; i < 100 && said.size() < slow.held + 1; ++i) {
+    slow.shard->Work();
+    for (Sent& sent : slow.shard->outbox().Take()) said.push_back(std::move(sent));
+  }
+  ASSERT_EQ(said.size(), slow.held + 1) << "each is acknowledged, and the cut is told";
+  EXPECT_EQ(slow.shard->core().WaitingFor(), "");
+  slow.ExpectAllApplied();
+  ASSERT_EQ(slow.shard->Cut(Now(1)).state(), CutState::WRITTEN);
+  const std::map<Key, float> rows = RowsOf(*slow.shard, 1);
+  ASSERT_EQ(rows.size(), size_t{kBlocks} * kBlockKeys);
+  for (const auto& [key, weight] : rows) ASSERT_EQ(weight, 1.0f) << "key " << key << " as it was at the cut";
+}
+
+TEST(ShardHeldPushes, DoNotWaitForAWriterThatHangs) {
+  SlowWriter hung(1);
+  ASSERT_GT(hung.held, 2u);
+  for (int i = 0; i < 90; ++i) {
+    hung.shard->Tick(std::chrono::milliseconds(100));
+    hung.shard->Work();
+  }
+  EXPECT_EQ(hung.shard->CutWithoutWork(Now(1)).state(), CutState::WRITING);
+  for (int i = 0; i < 20; ++i) {
+    hung.shard->Tick(std::chrono::milliseconds(100));
+    hung.shard->Work();
+  }
+  const CutState state = hung.shard->CutWithoutWork(Now(1));
+  EXPECT_EQ(state.state(), CutState::FAILED);
+  EXPECT_THAT(state.error(), HasSubstr("server-0/shard-0: copies of changed rows fill what they may"));
+  hung.ExpectAllApplied();
 }
 
 }  // namespace

@@ -223,7 +223,8 @@ TEST(ShardStart, RefusesPartsThatDoNotBelongTogether) {
     uint64_t id;
     const char* says;
   };
-  for (const Case& c : {Case{1, "is at step 1, another one at 2"}, Case{2, "no shard of the checkpoint has the totals"}}) {
+  const Case cases[] = {{1, "is at step 1, another one at 2"}, {2, "no shard of the checkpoint has the totals"}};
+  for (const Case& c : cases) {
     ShardHarness one(OnServers(1), /*start=*/false, disk.get());
     const Sent answer = StartFrom(one, Restore::RESUME, UseAdagrad, c.id);
     ASSERT_EQ(answer.kind(), MessageKind::kNack) << c.says;

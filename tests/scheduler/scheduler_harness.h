@@ -33,8 +33,8 @@ struct Member {
 
 class SchedulerHarness {
  public:
-  explicit SchedulerHarness(const JobOptions& options, bool heartbeats = false)
-      : options_(options), core_(Options(heartbeats), SmallJob(options), outbox_, metrics_, events_) {
+  explicit SchedulerHarness(const JobOptions& options, bool heartbeats = false, const SchedulerOptions::From& from = {})
+      : options_(options), core_(Options(heartbeats, from), SmallJob(options), outbox_, metrics_, events_) {
     core_.Tick(clock_.Now());
   }
 
@@ -131,6 +131,37 @@ class SchedulerHarness {
     state.set_full(true);
     return state;
   }
+  // All shards have written their parts of the newest order.
+  void AllWritten() {
+    for (uint32_t i = 0; i < options_.servers; ++i) {
+      SendFromShard(Server(i), 0, MessageKind::kCutState, WrittenBy(i));
+    }
+    Tick(std::chrono::milliseconds(50));
+  }
+  void FailCut(uint32_t server, const std::string& error) {
+    CutState failed = WrittenBy(server);
+    failed.set_state(CutState::FAILED);
+    failed.set_error(error);
+    SendFromShard(Server(server), 0, MessageKind::kCutState, failed);
+    Tick(std::chrono::milliseconds(50));
+  }
+  // Async and ssp, of rank 0, whose worker is worker-0: its next lease; that a lease is done.
+  LeaseId TakeLease() {
+    LeaseRequest request;
+    request.set_rank(0);
+    request.set_term(1);
+    request.set_sequence(++lease_sequence_);
+    Send(Worker(0), WorkerId(0), MessageKind::kLeaseRequest, request);
+    const std::vector<Sent> replies = outbox_.Take(MessageKind::kLeaseReply);
+    return replies.size() == 1 ? Body<LeaseReply>(replies[0]).lease() : 0;
+  }
+  void EndLease(LeaseId lease) {
+    LeaseDone done;
+    done.set_rank(0);
+    done.set_term(1);
+    done.set_lease(lease);
+    Send(Worker(0), WorkerId(0), MessageKind::kLeaseDone, done);
+  }
   FakeCheckpointStore& store() { return store_; }
 
   SchedulerCore& core() { return core_; }
@@ -139,7 +170,7 @@ class SchedulerHarness {
   ManualClock& clock() { return clock_; }
 
  private:
-  SchedulerOptions Options(bool heartbeats) {
+  SchedulerOptions Options(bool heartbeats, const SchedulerOptions::From& from) {
     SchedulerOptions options;
     options.version = "1.0";
     options.incarnation = kSchedulerIncarnation;
@@ -147,6 +178,8 @@ class SchedulerHarness {
     options.cpu_isa = "avx512";
     options.checkpoints = &store_;
     options.heartbeats = heartbeats;
+    options.from = from;
+    options.lineage = {7, 8};
     return options;
   }
 
@@ -156,6 +189,7 @@ class SchedulerHarness {
   MetricsRegistry metrics_;
   RecordedEvents events_;
   FakeCheckpointStore store_;
+  uint64_t lease_sequence_ = 0;
   SchedulerCore core_;
 };
 

@@ -97,6 +97,8 @@ class LocalCluster {
     return result;
   }
 
+  void Preempt() { scheduler_.Preempt("SIGTERM"); }
+  void AskCheckpoint() { scheduler_.AskCheckpoint("SIGUSR1"); }
   // 0 server, 1 and 2 workers, 3 scheduler.
   void Stop(uint64_t node) {
     switch (node) {
@@ -195,6 +197,21 @@ TEST(Nodes, ANodeThatIsAskedToEndEndsTheJobInItsName) {
       EXPECT_EQ(cluster.codes[i], i == node ? ExitCode::kInterrupted : JobCodeOf(node)) << names[node] << ", " << i;
     }
     EXPECT_LT(clock.Now() - began, std::chrono::seconds(30)) << "not by missed heartbeats, whose limit is a minute";
+  }
+}
+
+TEST(Nodes, StoreACheckpointWhenAskedAndEndWithOneWhenPreempted) {
+  for (const char* mode : {"sync", "ssp:1", "async"}) {
+    LocalCluster cluster(mode, 100'000, [](LocalCluster& nodes, int event) {
+      if (event == 6) nodes.AskCheckpoint();
+      if (event == 12) nodes.Preempt();
+    });
+    const SchedulerResult result = cluster.Run();
+    EXPECT_EQ(result.exit_code, ExitCode::kPreempted) << mode << ": " << result.reason;
+    EXPECT_THAT(result.reason, HasSubstr("is there")) << mode;
+    EXPECT_THAT(result.checkpoint, HasSubstr("run/checkpoints/C")) << mode;
+    EXPECT_EQ(result.model_sha256, "") << "of a job that was done only";
+    for (const ExitCode code : cluster.codes) EXPECT_EQ(code, ExitCode::kPreempted) << mode;
   }
 }
 
