@@ -128,10 +128,9 @@ absl::Status SnapshotWriter::WritePartition(const RingChunk& chunk) {
       key.key = deletes[deleted];
       CAPSTAN_RETURN_IF_ERROR(layer_->Delete(key));
     }
-    key.key = row.key;
     const std::span<const std::byte> record = buffer_.Record(row);
     if (hashed) hash.Update(record.data(), record.size() - kStoredCounterBytes);
-    CAPSTAN_RETURN_IF_ERROR(layer_->Put(key, record.subspan(sizeof(Key))));
+    CAPSTAN_RETURN_IF_ERROR(layer_->PutRecord(place_.first, place_.second, record));
     // A low priority alone lets us keep a core for milliseconds while a shard waits for it.
     if (++since_yield_ % kRowsPerYield == 0) sched_yield();
   }
