@@ -1,29 +1,39 @@
 #include "ps/partition_buffer.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <cstring>
 #include <limits>
-#include <utility>
+#include <numeric>
 
 #include <fmt/core.h>
 
 namespace capstan {
 namespace {
 
-constexpr size_t kRadixRows = 512;  // below, comparing is quicker
+constexpr size_t kSpreadRows = 64;  // below, comparing is quicker
 
-// Byte by byte from the lowest; a byte that is the same everywhere costs one count.
-void RadixSort(std::vector<SortedRow>* rows, std::vector<SortedRow>* spare) {
+bool ByKey(const SortedRow& a, const SortedRow& b) { return a.key < b.key; }
+
+// As many buckets as rows, by the leading bits in which the keys differ: as keys are hashes as a rule, a bucket holds
+// about one. Where they are not, comparing does the rest.
+void SpreadSort(std::vector<SortedRow>* rows, std::vector<SortedRow>* spare, std::vector<uint32_t>* starts) {
+  const auto [least, most] = std::minmax_element(rows->begin(), rows->end(), ByKey);
+  const Key low = least->key;
+  const int bucket_bits = std::bit_width(rows->size()) - 1;
+  const int shift = std::max(0, static_cast<int>(std::bit_width(most->key - low)) - bucket_bits);
+  starts->assign((size_t{1} << bucket_bits) + 1, 0);
+  uint32_t* const start_of = starts->data();
+  for (const SortedRow& row : *rows) ++start_of[((row.key - low) >> shift) + 1];
+  std::partial_sum(starts->begin(), starts->end(), starts->begin());
   spare->resize(rows->size());
-  for (int shift = 0; shift < 64; shift += 8) {
-    std::array<size_t, 256> starts = {};
-    for (const SortedRow& row : *rows) ++starts[(row.key >> shift) & 0xFF];
-    if (starts[(rows->front().key >> shift) & 0xFF] == rows->size()) continue;
-    size_t start = 0;
-    for (size_t& count : starts) start += std::exchange(count, start);
-    for (const SortedRow& row : *rows) (*spare)[starts[(row.key >> shift) & 0xFF]++] = row;
-    rows->swap(*spare);
+  for (const SortedRow& row : *rows) (*spare)[start_of[(row.key - low) >> shift]++] = row;
+  rows->swap(*spare);
+  // Each start has moved on to its bucket's end.
+  for (size_t bucket = 0, begin = 0; bucket + 1 < starts->size(); begin = start_of[bucket++]) {
+    if (start_of[bucket] - begin < 2) continue;
+    std::sort(rows->begin() + static_cast<ptrdiff_t>(begin), rows->begin() + static_cast<ptrdiff_t>(start_of[bucket]),
+              ByKey);
   }
 }
 
@@ -57,10 +67,10 @@ absl::Status PartitionBuffer::Sort() {
     std::memcpy(&sorted_[i].key, rows_.data() + i * record_bytes_, sizeof(Key));
     sorted_[i].place = static_cast<uint32_t>(i);
   }
-  if (rows >= kRadixRows) {
-    RadixSort(&sorted_, &spare_);
+  if (rows >= kSpreadRows) {
+    SpreadSort(&sorted_, &spare_, &starts_);
   } else {
-    std::sort(sorted_.begin(), sorted_.end(), [](const SortedRow& a, const SortedRow& b) { return a.key < b.key; });
+    std::sort(sorted_.begin(), sorted_.end(), ByKey);
   }
   for (size_t i = 1; i < rows; ++i) {
     if (sorted_[i].key == sorted_[i - 1].key) return Internal(fmt::format("key {} is there twice", sorted_[i].key));

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "common/status.h"
@@ -46,6 +45,7 @@ class PartitionBuffer {
   std::vector<Key> deletes_;
   std::vector<SortedRow> sorted_;
   std::vector<SortedRow> spare_;
+  std::vector<uint32_t> starts_;
 };
 
 }  // namespace capstan

@@ -15,6 +15,7 @@ namespace capstan {
 namespace {
 
 constexpr uint64_t kRowsPerYield = 256;  // about 50 us of work
+constexpr int kWaitPerWork = 8;          // of a yield, at most, to the work until the next; what nice 10 would get
 
 constexpr uint64_t kSpaceCheckBytes = uint64_t{16} << 20;
 constexpr size_t kCopyBytes = size_t{1} << 20;
@@ -128,12 +129,10 @@ absl::Status SnapshotWriter::WritePartition(const RingChunk& chunk) {
       key.key = deletes[deleted];
       CAPSTAN_RETURN_IF_ERROR(layer_->Delete(key));
     }
-    key.key = row.key;
     const std::span<const std::byte> record = buffer_.Record(row);
     if (hashed) hash.Update(record.data(), record.size() - kStoredCounterBytes);
-    CAPSTAN_RETURN_IF_ERROR(layer_->Put(key, record.subspan(sizeof(Key))));
-    // A low priority alone lets us keep a core for milliseconds while a shard waits for it.
-    if (++since_yield_ % kRowsPerYield == 0) sched_yield();
+    CAPSTAN_RETURN_IF_ERROR(layer_->PutRecord(place_.first, place_.second, record));
+    if (++since_yield_ % kRowsPerYield == 0) Yield();
   }
   for (; deleted < deletes.size(); ++deleted) {
     key.key = deletes[deleted];
@@ -147,6 +146,17 @@ absl::Status SnapshotWriter::WritePartition(const RingChunk& chunk) {
   }
   written_ += buffer_.rows() * buffer_.record_bytes();
   return CheckSpace();
+}
+
+// A low priority alone lets us keep a core for milliseconds while a shard waits for it. But where others always want it,
+// a yield takes tens of milliseconds: yielding all the time, we would come nearly to a halt, and the shard's updates
+// with us once its copies are full.
+void SnapshotWriter::Yield() {
+  const Time begin = clock_.Now();
+  if (begin < next_yield_) return;
+  sched_yield();
+  const Time end = clock_.Now();
+  next_yield_ = end + (end - begin) / kWaitPerWork;
 }
 
 // SstFileWriter tells of a full disk at the end of a file only, and may abort.

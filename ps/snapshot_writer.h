@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "common/clock.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "ps/chain_compactor.h"
@@ -51,6 +52,7 @@ class SnapshotWriter {
 
   absl::Status Enter(const RingChunk& chunk);
   absl::Status WritePartition(const RingChunk& chunk);
+  void Yield();
   absl::Status CheckSpace();
   absl::Status CheckLayer(const StoredLayer& layer) const;
   absl::Status AddParentLayers(ShardRecord* record);
@@ -68,7 +70,9 @@ class SnapshotWriter {
   Place place_ = {0, 0};
   bool any_place_ = false;
   std::map<Place, Expected> expected_;  // what the shard said, by partition with rows
-  uint64_t since_yield_ = 0;
+  const SteadyClock clock_;
+  uint64_t since_yield_ = 0;            // rows
+  Time next_yield_{};                   // not before
   uint64_t written_ = 0;                // bytes of rows
   uint64_t checked_at_ = 0;             // written_ when the space was last looked at
 };

@@ -1,6 +1,5 @@
 #include "storage/checkpoint_format.h"
 
-#include <bit>
 #include <charconv>
 
 #include <fmt/core.h>
@@ -10,17 +9,10 @@
 namespace capstan {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "values are copied from memory byte for byte");
-
 uint16_t Swapped(uint16_t value) { return __builtin_bswap16(value); }
 uint32_t Swapped(uint32_t value) { return __builtin_bswap32(value); }
 uint64_t Swapped(uint64_t value) { return __builtin_bswap64(value); }
 
-template <typename T>
-void PutBigEndian(char* to, T value) {
-  const T swapped = Swapped(value);
-  std::memcpy(to, &swapped, sizeof(T));
-}
 template <typename T>
 T GetBigEndian(const char* from) {
   T value = 0;
@@ -31,14 +23,6 @@ T GetBigEndian(const char* from) {
 constexpr size_t kHashedAtOnceBytes = 2048;
 
 }  // namespace
-
-std::array<char, kStoredKeyBytes> EncodeStoredKey(const StoredKey& key) {
-  std::array<char, kStoredKeyBytes> bytes;
-  PutBigEndian(bytes.data(), key.table);
-  PutBigEndian(bytes.data() + 2, key.partition);
-  PutBigEndian(bytes.data() + 6, key.key);
-  return bytes;
-}
 
 absl::StatusOr<StoredKey> DecodeStoredKey(std::string_view bytes) {
   if (bytes.size() != kStoredKeyBytes)

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -44,7 +45,15 @@ struct StoredKey {
   Key key = 0;
   auto operator<=>(const StoredKey&) const = default;
 };
-std::array<char, kStoredKeyBytes> EncodeStoredKey(const StoredKey& key);
+static_assert(std::endian::native == std::endian::little, "keys are swapped here, values copied byte for byte");
+inline std::array<char, kStoredKeyBytes> EncodeStoredKey(const StoredKey& key) {
+  std::array<char, kStoredKeyBytes> bytes;
+  const uint64_t head = __builtin_bswap64(uint64_t{key.table} << 48 | uint64_t{key.partition} << 16);
+  const uint64_t tail = __builtin_bswap64(key.key);
+  std::memcpy(bytes.data(), &head, sizeof(head));
+  std::memcpy(bytes.data() + kStoredKeyBytes - sizeof(tail), &tail, sizeof(tail));
+  return bytes;
+}
 // kDataLoss if it has not 14 bytes.
 absl::StatusOr<StoredKey> DecodeStoredKey(std::string_view bytes);
 

@@ -1,6 +1,7 @@
 #include "storage/layer_writer.h"
 
 #include <array>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -31,6 +32,7 @@ struct LayerWriter::Impl {
   uint64_t rows = 0;
   absl::Status failure;
 
+  absl::Status PutRow(const StoredKey& key, std::span<const std::byte> value);  // all but its digest
   absl::Status Add(const StoredKey& key, std::span<const std::byte> value);
   absl::Status Write(const StoredKey& key, std::span<const std::byte> value);
   absl::Status OpenFile();
@@ -133,24 +135,39 @@ absl::StatusOr<std::unique_ptr<LayerWriter>> LayerWriter::Create(const LayerWrit
   return writer;
 }
 
-absl::Status LayerWriter::Put(const StoredKey& key, std::span<const std::byte> value) {
-  Impl& impl = *impl_;
+absl::Status LayerWriter::Impl::PutRow(const StoredKey& key, std::span<const std::byte> value) {
   const uint64_t floats =
       value.size() < kStoredCounterBytes ? 0 : (value.size() - kStoredCounterBytes) / sizeof(float);
-  const bool same_table = impl.last.has_value() && impl.last->table == key.table;
-  const uint32_t wanted = same_table ? impl.table_floats : 0;
+  const bool same_table = last.has_value() && last->table == key.table;
+  const uint32_t wanted = same_table ? table_floats : 0;
   if (floats < 1 || floats > kMaxRowFloats ||
       value.size() != StoredValueBytes(static_cast<uint32_t>(floats)) || (wanted != 0 && floats != wanted)) {
     return InvalidArgument(
         fmt::format("a value of {} bytes for table {}, key {} (floats of its rows so far: {})", value.size(),
                     key.table, key.key, wanted));
   }
-  CAPSTAN_RETURN_IF_ERROR(impl.Add(key, value));
-  impl.table_floats = static_cast<uint32_t>(floats);
-  impl.part->set_puts(impl.part->puts() + 1);
-  impl.part->set_floats(impl.table_floats);
-  impl.digest.AddRow(key.table, key.key, value.data(), value.size());
-  ++impl.rows;
+  CAPSTAN_RETURN_IF_ERROR(Add(key, value));
+  table_floats = static_cast<uint32_t>(floats);
+  part->set_puts(part->puts() + 1);
+  part->set_floats(table_floats);
+  ++rows;
+  return absl::OkStatus();
+}
+
+absl::Status LayerWriter::Put(const StoredKey& key, std::span<const std::byte> value) {
+  CAPSTAN_RETURN_IF_ERROR(impl_->PutRow(key, value));
+  impl_->digest.AddRow(key.table, key.key, value.data(), value.size());
+  return absl::OkStatus();
+}
+
+absl::Status LayerWriter::PutRecord(TableId table, PartitionId partition, std::span<const std::byte> record) {
+  StoredKey key = {table, partition, 0};
+  if (record.size() < sizeof(key.key)) {
+    return InvalidArgument(fmt::format("a record of {} bytes for table {}, without a key", record.size(), table));
+  }
+  std::memcpy(&key.key, record.data(), sizeof(key.key));
+  CAPSTAN_RETURN_IF_ERROR(impl_->PutRow(key, record.subspan(sizeof(key.key))));
+  impl_->digest.AddRecord(table, record.data(), record.size());
   return absl::OkStatus();
 }
 

@@ -30,6 +30,8 @@ class LayerWriter {
   // Keys strictly increasing over all calls, else kInvalidArgument. value: as stored, StoredValueBytes(floats).
   // A full disk or another failure: kUnavailable with the path.
   absl::Status Put(const StoredKey& key, std::span<const std::byte> value);
+  // The same, quicker, of a record: the key (u64) and behind it the value.
+  absl::Status PutRecord(TableId table, PartitionId partition, std::span<const std::byte> record);
   absl::Status Delete(const StoredKey& key);
   // Closes and syncs the files, which were hashed as they were written. A layer without a record has no file. Once.
   absl::StatusOr<StoredLayer> Finish();
