@@ -380,5 +380,78 @@ TEST(InspectExport, ACheckpointThatVanishesIsNamed) {
   EXPECT_THAT(NamesIn(place.path()), IsEmpty());
 }
 
+// More than one block and one batch, both ends of the keys, a table without a row, a last block that is not full.
+TEST(InspectExport, NumPyReadsLargeEmptyAndPartlyFilledTables) {
+  if (!NumpyIsHere()) GTEST_SKIP() << "python3 with NumPy (python3-numpy) is not here";
+  RunFolder run;
+  CheckpointSpec spec = SomeCheckpoint(2, 30'000, 3);
+  spec.tables.push_back({2, "empty", 3, 0});
+  spec.tables.push_back({3, "dense", 4, 0});
+  spec.layers[0].puts[3][0] = {{1, 2, 3, 4}, 1, 1};
+  spec.layers[0].puts[3][2] = {{9, 10, 11, 12}, 1, 1};  // of ten elements the last two are not there
+  TableSpec dense;
+  spec.edit_manifest = [&dense](CheckpointManifest* manifest) {
+    TableSpec* table = manifest->mutable_job()->mutable_table(3);
+    table->set_kind(TableSpec::DENSE);
+    table->set_elements(10);
+    table->set_init(TableSpec::UNIFORM);
+    table->set_scale(0.5f);
+    dense = *table;
+  };
+  const std::string folder = BuildCheckpoint(spec, run.path());
+  const auto reader = CheckpointReader::Open(PosixFileSystem(), folder, CheckpointReader::Verify::kRecords);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const std::vector<float> absent = InitialRow((*reader)->manifest(), dense, 1);
+  const auto live = LiveRows(spec);
+  for (const std::string format : {"npz", "safetensors"}) {
+    SCOPED_TRACE(format);
+    const ToolResult result = run.Run(fmt::format("export {0} --format={1} --out=all.{1} --slots", folder, format));
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_GT(std::filesystem::file_size(run.path() + "/all." + format), uint64_t{1} << 20);
+    const nlohmann::json arrays = ReadArrays(run, "all." + format)["arrays"];
+    for (int i = 0; i < 2; ++i) {
+      ExpectSparse(arrays, (*reader)->manifest().job().table(i), live.at(static_cast<TableId>(i)));
+    }
+    const auto keys = arrays["deep.keys"]["values"].get<std::vector<Key>>();
+    EXPECT_THAT(keys, ::testing::AllOf(::testing::Contains(Key{0}), ::testing::Contains(~Key{0})));
+    EXPECT_EQ(arrays["empty.keys"]["shape"], (std::vector<size_t>{0}));
+    EXPECT_EQ(arrays["empty.weights"]["shape"], (std::vector<size_t>{0, 3}));
+    const std::vector<float> values = {1, 2, 3, 4, absent[0], absent[1], absent[2], absent[3], 9, 10};
+    EXPECT_NE(absent[0], 0.0f);
+    EXPECT_EQ(arrays["dense"]["values"], values);
+  }
+}
+
+// A manifest can hold any bytes; a bad name is no reason to abort.
+TEST(InspectExport, AJobsNameThatIsNoUtf8) {
+  RunFolder run;
+  CheckpointSpec spec = SomeCheckpoint(1, 20, 1);
+  spec.edit_manifest = [](CheckpointManifest* manifest) {
+    manifest->mutable_job()->mutable_config()->set_name("caf\xe9");
+  };
+  const std::string folder = BuildCheckpoint(spec, run.path());
+  const ToolResult result = run.Run(fmt::format("export {} --format=safetensors --out=x.safetensors", folder));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(ContentsOf(run.path() + "/x.safetensors"), HasSubstr("caf\xef\xbf\xbd"));
+}
+
+// The header has one entry of that name, which is about the file.
+TEST(InspectExport, ATableNamedAsTheMetadata) {
+  RunFolder run;
+  CheckpointSpec spec = SomeCheckpoint(1, 20, 1);
+  spec.tables[0].name = "__metadata__";
+  spec.layers[0].puts[0] = {{0, spec.layers[0].puts[0].begin()->second}};
+  spec.edit_manifest = [](CheckpointManifest* manifest) {
+    TableSpec* dense = manifest->mutable_job()->mutable_table(0);
+    dense->set_kind(TableSpec::DENSE);
+    dense->set_elements(1);
+  };
+  const std::string folder = BuildCheckpoint(spec, run.path());
+  const ToolResult refused = run.Run(fmt::format("export {} --format=safetensors --out=x.safetensors", folder));
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_THAT(refused.err, HasSubstr("__metadata__"));
+  EXPECT_EQ(run.Run(fmt::format("export {} --format=npz --out=x.npz", folder)).code, 0);
+}
+
 }  // namespace
 }  // namespace capstan

@@ -40,9 +40,14 @@ absl::StatusOr<std::vector<CsvFile>> CsvFilesOf(const std::vector<const TableSpe
   return files;
 }
 
-absl::Status CheckNames(const std::vector<TensorSource>& tensors) {
+absl::Status CheckNames(const std::vector<TensorSource>& tensors, const std::string& format) {
   std::set<std::string> names;
   for (const TensorSource& tensor : tensors) {
+    if (format == "safetensors" && tensor.name == kSafetensorsMetadata) {
+      return InvalidArgument(fmt::format(
+          "safetensors keeps the name '{}' for itself; leave that table out with --table, or take --format=npz",
+          tensor.name));
+    }
     if (names.insert(tensor.name).second) continue;
     return InvalidArgument(
         fmt::format("two tables would be the array '{}'; choose one with --table", tensor.name));
@@ -72,7 +77,7 @@ absl::Status Export(const CheckpointReader& reader, const std::vector<const Tabl
   if (options.format == "csv") return ExportCsv(reader, tables, options, files);
   CAPSTAN_RETURN_IF_ERROR(CheckExportPlace(options.out, reader));
   const std::vector<TensorSource> tensors = TensorsOf(reader, tables, options.slots);
-  CAPSTAN_RETURN_IF_ERROR(CheckNames(tensors));
+  CAPSTAN_RETURN_IF_ERROR(CheckNames(tensors, options.format));
   const CheckpointManifest& m = reader.manifest();
   const absl::Status written = options.format == "npz"
                                    ? WriteNpz(tensors, options.out)

@@ -109,7 +109,7 @@ std::string SafetensorsHeader(const std::vector<TensorSource>& tensors,
   Json header;
   Json about;
   for (const auto& [name, value] : metadata) about[name] = value;
-  header["__metadata__"] = about;
+  header[kSafetensorsMetadata] = about;
   uint64_t at = 0;
   for (const TensorSource& tensor : tensors) {
     Json entry;
@@ -121,7 +121,8 @@ std::string SafetensorsHeader(const std::vector<TensorSource>& tensors,
     at += tensor.bytes();
     header[tensor.name] = entry;
   }
-  std::string text = header.dump();
+  // Names come out of a manifest and may be no UTF-8.
+  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
   while (text.size() % 8 != 0) text += ' ';  // tensors begin aligned
   return text;
 }

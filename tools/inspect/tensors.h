@@ -37,6 +37,8 @@ std::vector<TensorSource> TensorsOf(const CheckpointReader& reader,
 // Each writes PATH whole or not at all (under another name, then a rename). kUnavailable: the disk, with the
 // path.
 absl::Status WriteNpz(const std::vector<TensorSource>& tensors, const std::string& path);
+// What the header of a safetensors file calls its metadata; no tensor can have that name.
+inline constexpr char kSafetensorsMetadata[] = "__metadata__";
 // metadata: name, value; goes into the header.
 absl::Status WriteSafetensors(const std::vector<TensorSource>& tensors,
                               const std::vector<std::pair<std::string, std::string>>& metadata,
