@@ -248,5 +248,16 @@ TEST(InspectRewrite, DamageAndAFullDiskLeaveNothing) {
   EXPECT_EQ(Snapshot(run.path()), before);
 }
 
+// Folders above --out that were made for it are gone again after an error.
+TEST(InspectRewrite, AFullDiskLeavesNoFolderAbove) {
+  const RunFolder run;
+  const auto before = Snapshot(run.path());
+  for (const std::string command : {"merge runs/adult --out=a/b/new", "reshard runs/adult --shards=3 --out=a/b/new"}) {
+    const ToolResult result = run.RunWith("trap '' XFSZ; ulimit -f 1;", command);
+    EXPECT_EQ(result.code, 4) << command;
+  }
+  EXPECT_EQ(Snapshot(run.path()), before);
+}
+
 }  // namespace
 }  // namespace capstan

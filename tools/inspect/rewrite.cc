@@ -165,6 +165,22 @@ absl::Status CheckNewFolder(const std::string& out, const CheckpointReader& read
   return CheckOutsideCheckpoint(out, reader);
 }
 
+// The folders above `out` that are not there yet, the outermost last.
+std::vector<std::string> MissingAbove(const std::string& out) {
+  std::vector<std::string> missing;
+  for (std::string above = ParentFolder(out); above != "/" && above != "."; above = ParentFolder(above)) {
+    if (PosixFileSystem().Exists(above).value_or(true)) break;
+    missing.push_back(above);
+  }
+  return missing;
+}
+
+// As it was before: `folder` and the folders made for it are gone, unless somebody put something into them.
+void Undo(const std::string& folder, const std::vector<std::string>& made) {
+  RemoveTree(PosixFileSystem(), folder).IgnoreError();  // the first error is the one to tell
+  for (const std::string& above : made) PosixFileSystem().Remove(above).IgnoreError();
+}
+
 using MakeShard = std::function<absl::StatusOr<ShardRecord>(uint32_t shard, const std::string& folder)>;
 
 int Rewrite(const char* command, const InspectOptions& options, const CheckpointReader& reader, size_t shards,
@@ -173,7 +189,9 @@ int Rewrite(const char* command, const InspectOptions& options, const Checkpoint
   if (const absl::Status place = CheckNewFolder(out, reader); !place.ok()) return InspectFailure(command, place);
   const std::string folder = fmt::format("{}.{}.tmp", out, getpid());  // nobody else's
   std::vector<ShardRecord> records;
-  absl::Status status = PosixFileSystem().MakeFolders(folder);
+  const std::vector<std::string> above = MissingAbove(out);
+  absl::Status status = MakeFoldersDurably(PosixFileSystem(), ParentFolder(out));
+  if (status.ok()) status = PosixFileSystem().MakeFolders(folder);
   for (uint32_t shard = 0; status.ok() && shard < shards; ++shard) {
     absl::StatusOr<ShardRecord> record = make(shard, folder);
     status = record.status();
@@ -181,7 +199,7 @@ int Rewrite(const char* command, const InspectOptions& options, const Checkpoint
   }
   if (status.ok()) status = Complete(reader, records, folder, out);
   if (!status.ok()) {
-    RemoveTree(PosixFileSystem(), folder).IgnoreError();  // the first error is the one to tell
+    Undo(folder, above);
     return InspectUnreadable(command, WhileReading(reader, status));
   }
   return Say(command, fmt::format("{}: {} rows in {} shard{}\n", out, reader.manifest().rows(), shards,
