@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -35,14 +34,13 @@ DEFINE_uint32(compact_layers, 8, "A chain of so many layers is merged in the bac
 namespace capstan {
 namespace {
 
-constexpr int kWriterNice = 10;
 constexpr int kStopMs = 1000;  // for removing what is not finished, once the server is gone
 constexpr int kIoPriorityProcess = 1;
 constexpr int kIoPriorityLowest = (2 << 13) | 7;  // the last of the best-effort class
 
-// Training comes first, and if memory runs out the writer goes before its server. None of these is worth failing for.
+// Training's reads and writes come first, and if memory runs out the writer goes before its server. Neither is worth
+// failing for.
 void StepBack() {
-  if (setpriority(PRIO_PROCESS, 0, kWriterNice) != 0) PLOG(WARNING) << "nice";
   syscall(SYS_ioprio_set, kIoPriorityProcess, 0, kIoPriorityLowest);
   constexpr std::string_view kScore = "500";
   const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);

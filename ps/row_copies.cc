@@ -20,6 +20,7 @@ void RowCopies::Add(Chain* chain, Key key, const std::byte* record, CopyBudget* 
   std::byte* place = free_;
   if (place != nullptr) {
     std::memcpy(&free_, place, sizeof(free_));
+    --free_places_;
   } else {
     if (left_ == 0 && !AddBlock(budget)) return;
     place = next_;
@@ -43,6 +44,7 @@ void RowCopies::Pop(Chain* chain) {
   std::memcpy(chain, place, sizeof(*chain));
   std::memcpy(place, &free_, sizeof(free_));
   free_ = place;
+  ++free_places_;
   __builtin_prefetch(*chain);
 }
 
@@ -50,6 +52,7 @@ std::vector<MemoryBlock> RowCopies::TakeBlocks() {
   next_ = nullptr;
   left_ = 0;
   free_ = nullptr;
+  free_places_ = 0;
   return std::exchange(blocks_, {});
 }
 

@@ -35,6 +35,9 @@ class RowCopies {
   // Takes off the front of the chain, which is not empty; its bytes are then used for other copies.
   void Pop(Chain* chain);
 
+  // Bytes of the places given back and not used again yet.
+  uint64_t free_bytes() const { return free_places_ * place_bytes(); }
+
   // All memory; every chain is void.
   std::vector<MemoryBlock> TakeBlocks();
 
@@ -48,6 +51,7 @@ class RowCopies {
   std::byte* next_ = nullptr;  // unused part of the newest block
   size_t left_ = 0;            // places in it
   Chain free_ = nullptr;
+  uint64_t free_places_ = 0;
 };
 
 }  // namespace capstan

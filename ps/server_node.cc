@@ -8,7 +8,9 @@
 
 #include <fmt/core.h>
 
+#include "common/scheduling.h"
 #include "ps/shard_core.h"
+#include "ps/slice_pacer.h"
 #include "transport/endpoint.h"
 #include "transport/node_loop.h"
 
@@ -39,6 +41,7 @@ class ServerNode::ShardThread {
 
  private:
   void Run() {
+    AskForShortTurns(kShardTurn);
     const std::unique_ptr<Transport> transport = options_.make_transport();
     absl::StatusOr<std::string> bound = transport->Bind(options_.bind_endpoint(identity_.shard_in_server));
     const bool listening = bound.ok();
@@ -62,7 +65,8 @@ class ServerNode::ShardThread {
       std::lock_guard lock(mutex_);
       waiting_for_ = core.WaitingFor();
     };
-    handlers.on_idle = [&] { return core.Work(clock_.Now()); };
+    SlicePacer pacer;
+    handlers.on_idle = [&] { return RunSlice(clock_, [&](Time now) { return core.Work(now); }, &pacer); };
     handlers.done = [&] { return stop_.load(std::memory_order_relaxed); };
     RunNodeLoop(*transport, outbox, clock_, handlers);
     CloseNode(*transport, outbox, clock_, kShardFarewell);

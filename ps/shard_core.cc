@@ -19,6 +19,8 @@ namespace {
 constexpr Duration kWaitingWord = std::chrono::seconds(1);
 constexpr Duration kProgressInterval = std::chrono::milliseconds(250);
 constexpr Duration kLongestHold = std::chrono::seconds(10);  // of pushes, without a row handed over
+constexpr Duration kPatience = std::chrono::seconds(10);     // with a writer that only gets what is left over
+constexpr Duration kTrainingPause = std::chrono::milliseconds(200);  // without an update: training has paused
 constexpr Duration kSinkPause = std::chrono::milliseconds(1);  // until a sink without room is asked again
 constexpr size_t kMaxParkedPulls = 65536;
 constexpr size_t kParkedOverhead = 512;                    // besides the body
@@ -238,12 +240,28 @@ void ShardCore::SendCutState(PeerId to, const FrameHeader& request) {
 
 Duration ShardCore::Work(Time now) {
   if (state_ == nullptr) return Duration::max();
+  SetPace(now);
   const bool more = cut_.Work(*state_);
   if (cut_.TakeNews() && scheduler_ != kNoPeer) SendCutState(scheduler_, FrameHeader());
   ReleasePushes(now);
-  if (more && cut_.copies_filled() >= ShardCut::kSlowDown) return Duration(-1);
+  const bool first = cut_.copies_unsent() >= ShardCut::kSlowDown || cut_.copies_filled() >= ShardCut::kHoldPushes;
+  if (more && first) return Duration(-1);
   if (more) return Duration::zero();
   return cut_.busy() ? kSinkPause : Duration::max();
+}
+
+// Training goes on beside a cut: the writer has what is left of the machine. But a checkpoint is worth a small share
+// once it takes long or nobody trains, and a full one before updates have to wait for it.
+void ShardCore::SetPace(Time now) {
+  if (!cut_.busy()) cut_began_ = now;
+  if (state_->lsn() != trained_lsn_) {
+    trained_lsn_ = state_->lsn();
+    trained_ = now;
+  }
+  const bool patient = now - cut_began_ < kPatience && now - trained_ < kTrainingPause;
+  const bool waits = cut_.copies_filled() >= ShardCut::kHoldPushes;
+  const bool idle = patient && cut_.copies_unsent() < ShardCut::kHurry;
+  cut_.SetPace(waits ? SinkPace::kNormal : idle ? SinkPace::kIdle : SinkPace::kLow);
 }
 
 // While a cut is handed over, every row is copied before its first change. Where those copies come near their limit,

@@ -89,6 +89,7 @@ class ShardCore {
   void OnCut(PeerId from, const Message& message);
   void OnCutAbort(PeerId from, const Message& message);
   void SendCutState(PeerId to, const FrameHeader& request);
+  void SetPace(Time now);
   bool HoldPush(PeerId from, const Message& message);     // true: it waits for the sweep of a cut
   void ReleasePushes(Time now);
   void CheckSweep(Time now);
@@ -146,6 +147,9 @@ class ShardCore {
   uint64_t copy_bytes_ = 0;                    // checkpoint.copy_bytes
   std::deque<std::pair<PeerId, Message>> held_pushes_;
   size_t held_push_bytes_ = 0;
+  Time cut_began_{};
+  Time trained_{};                             // when the state changed last
+  uint64_t trained_lsn_ = 0;
   Time sweep_moved_{};                         // when rows were handed over last while pushes are held
   uint64_t sweep_bytes_ = 0;
 };

@@ -30,6 +30,16 @@ double ShardCut::copies_filled() const {
   return static_cast<double>(sweep_->copy_bytes()) / static_cast<double>(std::max<uint64_t>(1, sweep_->copy_limit()));
 }
 
+double ShardCut::copies_unsent() const {
+  if (stage_ != Stage::kWriting || sweep_->state() != SnapshotSweep::State::kSweeping) return 0;
+  return static_cast<double>(sweep_->copy_bytes() - sweep_->free_copy_bytes()) /
+         static_cast<double>(std::max<uint64_t>(1, sweep_->copy_limit()));
+}
+
+void ShardCut::SetPace(SinkPace pace) {
+  if (sink_ != nullptr) sink_->SetPace(pace);
+}
+
 uint64_t ShardCut::handed_over() const { return sweep_ == nullptr ? 0 : sweep_->counts().bytes; }
 
 void ShardCut::GiveUp(const std::string& why) {

@@ -38,10 +38,14 @@ class ShardCut {
   // True once after the state of the newest order has changed: time to report unasked.
   bool TakeNews();
   bool busy() const;                // rows are being handed out, or freed
-  // Copies of rows that changed during the cut take this much of what they may: 0 … 1. From kSlowDown on the sweep comes
-  // first; from kHoldPushes on updates should wait for it, or the cut is lost.
+  // Memory for copies of rows that changed during the cut, as a share of what it may be: 0 … 1. From kHoldPushes on
+  // updates should wait for the sweep, or the cut is lost.
   double copies_filled() const;
-  static constexpr double kSlowDown = 0.4, kHoldPushes = 0.85;
+  static constexpr double kHoldPushes = 0.85;
+  // Of it, what is not handed over yet. From kSlowDown on the sweep comes first, from kHurry on the sink hurries.
+  double copies_unsent() const;
+  static constexpr double kSlowDown = 0.7, kHurry = 0.7;
+  void SetPace(SinkPace pace);      // of the sink, while it has a cut
   uint64_t handed_over() const;     // bytes, of the newest cut
   void GiveUp(const std::string& why);
 

@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "common/status.h"
+#include "ps/snapshot_sink.h"
 
 namespace capstan {
 
@@ -49,6 +50,7 @@ struct RingHead {
   alignas(64) std::atomic<uint64_t> read;      // by the consumer
   alignas(64) std::atomic<uint32_t> sleeping;  // 1: the consumer waits for a wake-up
   alignas(64) std::atomic<uint64_t> aborted;   // snapshots up to this one are given up
+  alignas(64) std::atomic<uint32_t> pace;      // a SinkPace
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 static_assert(sizeof(RingHead) <= 4096 && offsetof(RingHead, aborted) == 256);
@@ -75,7 +77,9 @@ class SnapshotRing {
   // Producer: true once after the consumer announced that it sleeps: wake it.
   bool TakeSleeper();
   void SetAborted(uint64_t snapshot);  // producer
+  void SetPace(SinkPace pace) { head_->pace.store(static_cast<uint32_t>(pace), std::memory_order_relaxed); }  // producer
 
+  SinkPace pace() const { return static_cast<SinkPace>(head_->pace.load(std::memory_order_relaxed)); }  // consumer
   uint64_t aborted() const { return head_->aborted.load(std::memory_order_acquire); }  // consumer
 
   // Consumer: the next record, or nothing. kInternal: the memory does not hold a ring any more.

@@ -53,9 +53,18 @@ struct SnapshotResult {
   std::string record_xxh3;      // 16 bytes
 };
 
+// How much of the machine the sink may take beside training. Levels of one scale: a higher one is faster.
+enum class SinkPace : uint32_t {
+  kIdle = 0,     // what is left over
+  kLow = 1,      // a small share, also where others want all of it
+  kNormal = 2,   // its full share: training waits for it, or soon will
+};
+inline constexpr size_t kSinkPaces = 3;
+
 class SnapshotSink {
  public:
   virtual ~SnapshotSink() = default;
+  virtual void SetPace(SinkPace /*pace*/) {}  // at any time; a wish
   // One at a time: Begin, Offer …, Finish, then Poll until it has a result; or Abort at any time.
   virtual void Begin(const SnapshotOrder& order) = 0;
   // Takes the whole chunk (copying it) or nothing: false, there is no room now.

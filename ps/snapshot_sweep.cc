@@ -69,6 +69,12 @@ absl::Status SnapshotSweep::Begin(SnapshotOrder order, const ShardRecord& record
   return absl::OkStatus();
 }
 
+uint64_t SnapshotSweep::free_copy_bytes() const {
+  uint64_t bytes = 0;
+  for (Table* const table : tables_) bytes += table->tracker()->copy_store().free_bytes();
+  return bytes;
+}
+
 bool SnapshotSweep::Step() {
   switch (state_) {
     case State::kIdle:

@@ -65,6 +65,7 @@ class SnapshotSweep {
   };
   const Counts& counts() const { return counts_; }
   uint64_t copy_bytes() const { return budget_.used; }
+  uint64_t free_copy_bytes() const;  // of those, places whose copies have been handed over
   uint64_t copy_limit() const { return budget_.limit; }
   uint64_t peak_copy_bytes() const { return budget_.peak; }  // of the newest cut
 

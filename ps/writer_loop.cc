@@ -1,45 +1,93 @@
 #include "ps/writer_loop.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <thread>
 #include <utility>
 
 #include <fmt/core.h>
 #include <glog/logging.h>
 
+#include "common/scheduling.h"
 #include "proto/checkpoint.pb.h"
 #include "ps/writer_channel.h"
 
 namespace capstan {
+namespace {
+
+constexpr int kLowNice = 10;
+constexpr std::chrono::microseconds kTurn{100};
+
+}  // namespace
 
 int WriterLoop::Run() {
-  int code = 0;
-  while (!stop_ && code == 0) {
-    LookForAbort();
-    const absl::StatusOr<std::optional<RingRecord>> record = ring_->Next();
-    if (!record.ok()) {
-      LOG(ERROR) << "the checkpoint writer ends: " << record.status();
-      code = 1;
-      break;
-    }
-    if (!record->has_value()) {
-      Sleep();
-      continue;
-    }
-    const RingRecord& head = **record;
-    if (absl::Status status = Handle(head); !status.ok()) {
-      writer_.Drop();
-      writer_.CancelCompaction();
-      Answer(status);
-    }
-    ring_->EndRecord();
+  std::thread idle([this] { RunAt(SinkPace::kIdle); });
+  std::thread low([this] { RunAt(SinkPace::kLow); });
+  RunAt(SinkPace::kNormal);
+  idle.join();
+  low.join();
+  return *code_;
+}
+
+void WriterLoop::RunAt(SinkPace pace) {
+  if (pace == SinkPace::kIdle && !RunOnlyWhenIdle()) PLOG(WARNING) << "SCHED_IDLE";
+  if (pace == SinkPace::kLow && setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowNice) != 0) {
+    PLOG(WARNING) << "nice";
+  }
+  if (pace != SinkPace::kIdle) AskForShortTurns(kTurn);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return code_.has_value() || turn_ == pace; });
+    if (code_.has_value()) return;
+    lock.unlock();
+    const std::optional<int> code = TakeRecords(pace);
+    lock.lock();
+    code_ = code;
+    turn_ = WantedPace();
+    changed_.notify_all();
+  }
+}
+
+std::optional<int> WriterLoop::TakeRecords(SinkPace pace) {
+  bool broken = false;
+  while (!stop_ && !broken) {
+    if (WantedPace() != pace) return std::nullopt;
+    broken = !TakeRecord();
   }
   writer_.Drop();
   writer_.CancelCompaction();
-  return code;
+  return broken ? 1 : 0;
+}
+
+// Between snapshots the one sleeps that the kernel lets notice the next order soon.
+SinkPace WriterLoop::WantedPace() const {
+  return open_ ? std::min(ring_->pace(), SinkPace::kNormal) : SinkPace::kNormal;
+}
+
+bool WriterLoop::TakeRecord() {
+  LookForAbort();
+  const absl::StatusOr<std::optional<RingRecord>> record = ring_->Next();
+  if (!record.ok()) {
+    LOG(ERROR) << "the checkpoint writer ends: " << record.status();
+    return false;
+  }
+  if (!record->has_value()) {
+    Sleep();
+    return true;
+  }
+  if (absl::Status status = Handle(**record); !status.ok()) {
+    writer_.Drop();
+    writer_.CancelCompaction();
+    Answer(status);
+  }
+  ring_->EndRecord();
+  return true;
 }
 
 void WriterLoop::LookForAbort() {

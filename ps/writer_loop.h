@@ -1,12 +1,18 @@
 // The checkpoint writer's main loop: takes records from the ring, sleeps when there are none, answers the shard, and
 // ends when the server does.
+//
+// It has a thread for each pace, one of which works at a time, because a thread that has stepped back may not step
+// forward again (sched(7), RLIMIT_NICE). They change over between two records.
 #pragma once
 
 #include <sys/types.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 
 #include "common/status.h"
@@ -30,6 +36,10 @@ class WriterLoop {
   }
 
  private:
+  void RunAt(SinkPace pace);
+  std::optional<int> TakeRecords(SinkPace pace);  // the exit code; nothing: another thread goes on
+  bool TakeRecord();                              // false: the ring is broken
+  SinkPace WantedPace() const;
   void LookForAbort();
   void Sleep();
   absl::Status Handle(const RingRecord& record);
@@ -47,6 +57,11 @@ class WriterLoop {
   bool open_ = false;          // begun, neither answered nor given up
   uint64_t seen_aborted_ = 0;
   std::string text_;           // pieces of an order or a record
+
+  std::mutex mutex_;           // of the two below; everything above belongs to the thread whose turn it is
+  std::condition_variable changed_;
+  SinkPace turn_ = SinkPace::kNormal;
+  std::optional<int> code_;    // it ends
 };
 
 }  // namespace capstan

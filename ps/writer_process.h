@@ -2,7 +2,8 @@
 // shared memory. RocksDB may abort there (Debian's has live asserts, and a full disk sets them off): the shard's memory
 // survives, the snapshot fails with the cause, and the next one gets a new process.
 //
-// The writer (ps/checkpoint_writer_main.cc) runs at nice 10 and ends when its server ends, however that ends.
+// The writer (ps/checkpoint_writer_main.cc) works at the pace it is told (ps/writer_loop.h) and ends when its server
+// ends, however that ends.
 #pragma once
 
 #include <sys/types.h>
@@ -38,6 +39,7 @@ class WriterProcess final : public SnapshotSink {
   WriterProcess& operator=(const WriterProcess&) = delete;
 
   void Begin(const SnapshotOrder& order) override;
+  void SetPace(SinkPace pace) override { ring_->SetPace(pace); }
   bool Offer(const SnapshotChunk& chunk) override;
   bool Finish(const ShardRecord& record) override;
   void Abort() override;

@@ -15,6 +15,7 @@ constexpr int kFramesPerRound = 256;                           // before time is
 void RunNodeLoop(Transport& transport, NodeOutbox& outbox, const Clock& clock, const NodeHandlers& handlers) {
   Time next_tick = clock.Now();
   Time next_slice = next_tick;  // at the latest, however many messages come
+  Time earliest_slice = next_tick;
   bool quiet = true;            // no message came in the last round
   while (!handlers.done()) {
     Time now = clock.Now();
@@ -25,11 +26,14 @@ void RunNodeLoop(Transport& transport, NodeOutbox& outbox, const Clock& clock, c
     if (handlers.on_wake) handlers.on_wake(now);
     const bool flushed = outbox.Flush();
     Time deadline = flushed ? next_tick : std::min(next_tick, now + kFullPause);
-    if (handlers.on_idle && (quiet || now >= next_slice)) {
+    if (handlers.on_idle && now < earliest_slice) {
+      deadline = std::min(deadline, earliest_slice);
+    } else if (handlers.on_idle && (quiet || now >= next_slice)) {
       const Duration pause = handlers.on_idle();
       now = clock.Now();
       next_slice = pause < Duration::zero() ? now : now + kSliceInterval;
-      if (pause < kNodeTick) deadline = std::min(deadline, now + std::max(pause, Duration::zero()));
+      earliest_slice = pause < kNodeTick ? now + pause : now;
+      if (pause < kNodeTick) deadline = std::min(deadline, std::max(now, earliest_slice));
     } else if (handlers.on_idle) {
       deadline = std::min(deadline, now);  // look for more frames; with none there is time for a slice
     }

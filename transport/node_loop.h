@@ -15,7 +15,8 @@ struct NodeHandlers {
   std::function<void(Time now)> on_wake;  // after every poll, for work that other threads queued; may be empty
   std::function<bool()> done;
   // Work beside the messages, a slice a call, when no message waits and now and then besides; may be empty. Returns how
-  // long the loop may wait for frames before the next slice; less than zero: the next one does not wait for quiet.
+  // long the next slice has to wait at least (kNodeTick or more: there was nothing to do, so that it need not); less than
+  // zero: it does not wait for a quiet moment.
   std::function<Duration()> on_idle;
 };
 

@@ -357,5 +357,49 @@ TEST(ShardHeldPushes, DoNotWaitForAWriterThatHangs) {
   hung.ExpectAllApplied();
 }
 
+// What the writer may take of the machine, as ShardCore::SetPace decides.
+TEST(ShardPace, IsWhatIsLeftOverUntilItTakesLongOrTrainingRests) {
+  ShardPlay play;
+  play.sink.refuse = 1;
+  ShardHarness shard(JobOptions(), /*start=*/true, nullptr, play);
+  Train(shard, 0);
+  shard.Work();
+  EXPECT_EQ(shard.CutWithoutWork(Now(1)).state(), CutState::WRITING);
+  Step step = 1;
+  for (int i = 0; i < 99; ++i) {  // 9.9 s
+    Train(shard, step++);
+    shard.Work();
+    ASSERT_EQ(shard.sink().pace(), SinkPace::kIdle) << i;
+    shard.Tick(std::chrono::milliseconds(100));
+  }
+  shard.Tick(std::chrono::milliseconds(100));
+  shard.Tick(std::chrono::milliseconds(100));
+  shard.Work();
+  EXPECT_EQ(shard.sink().pace(), SinkPace::kLow) << "it takes long";
+}
+
+TEST(ShardPace, IsAShareOfItsOwnWhileTrainingRests) {
+  ShardPlay play;
+  play.sink.refuse = 1;
+  ShardHarness shard(JobOptions(), /*start=*/true, nullptr, play);
+  Train(shard, 0);
+  EXPECT_EQ(shard.CutWithoutWork(Now(1)).state(), CutState::WRITING);
+  shard.Work();
+  EXPECT_EQ(shard.sink().pace(), SinkPace::kIdle);
+  for (int i = 0; i < 3; ++i) shard.Tick(std::chrono::milliseconds(100));
+  shard.Work();
+  EXPECT_EQ(shard.sink().pace(), SinkPace::kLow);
+  Train(shard, 1);
+  shard.Work();
+  EXPECT_EQ(shard.sink().pace(), SinkPace::kIdle) << "training goes on";
+}
+
+TEST(ShardPace, IsFullWhilePushesWait) {
+  SlowWriter slow(1);
+  ASSERT_GT(slow.held, 0u);
+  slow.shard->Work();
+  EXPECT_EQ(slow.shard->sink().pace(), SinkPace::kNormal);
+}
+
 }  // namespace
 }  // namespace capstan

@@ -283,6 +283,25 @@ TEST(SnapshotSweep, CopiesOverTheLimitEndTheCutAndNotTheTraining) {
   EXPECT_EQ(one.sweep->copy_bytes(), 0u);
 }
 
+TEST(SnapshotSweep, CopiesHandedOverMakeRoomForOthers) {
+  OneTable one(5'000, 4, 16);
+  one.Begin(true);
+  one.Touch(one.keys);
+  EXPECT_EQ(one.sweep->free_copy_bytes(), 0u);
+  uint64_t free = 0;
+  while (one.sweep->state() == SnapshotSweep::State::kSweeping) {
+    one.sweep->Step();
+    if (one.sweep->state() != SnapshotSweep::State::kSweeping) break;
+    EXPECT_GE(one.sweep->free_copy_bytes(), free);
+    EXPECT_LE(one.sweep->free_copy_bytes(), one.sweep->copy_bytes());
+    free = one.sweep->free_copy_bytes();
+  }
+  EXPECT_GT(free, 0u);
+  ASSERT_TRUE(one.Finish().ok());
+  one.Settle();
+  EXPECT_EQ(one.sweep->free_copy_bytes(), 0u);
+}
+
 TEST(SnapshotSweep, SaysWhatItCannotBegin) {
   OneTable one(10, 1, 4);
   SnapshotOrder order;

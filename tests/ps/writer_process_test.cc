@@ -4,14 +4,17 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -266,6 +269,57 @@ TEST(WriterProcessTest, HashesTheModelWhenAsked) {
     const Sha256Digest digest = hash.Finish();
     EXPECT_EQ(rows.sha256(), std::string(digest.begin(), digest.end()));
   }
+}
+
+// The state of the writer's threads: priority and policy of each, as the kernel tells.
+std::set<std::pair<int, int>> NiceAndPolicyOfThreads(pid_t pid) {
+  std::set<std::pair<int, int>> seen;
+  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid))) {
+    const auto tid = static_cast<pid_t>(std::stol(entry.path().filename()));
+    seen.emplace(getpriority(PRIO_PROCESS, static_cast<id_t>(tid)), sched_getscheduler(tid));
+  }
+  return seen;
+}
+
+TEST(WriterProcessTest, WorksAtThePaceItIsTold) {
+  TemporaryFolder root;
+  const auto writer = StartWriter();
+  const Cut cut = SomeCut(3, 4000);
+  uint64_t id = 0;
+  for (const SinkPace pace : {SinkPace::kIdle, SinkPace::kLow, SinkPace::kNormal, SinkPace::kIdle}) {
+    writer->SetPace(pace);
+    const SnapshotOrder order = OrderIn(root.path(), ++id, 0);
+    const SnapshotResult result = TakeSnapshot(*writer, order, cut, RecordOf(cut.rows));
+    ASSERT_TRUE(result.status.ok()) << result.status;
+    ExpectContent(order.folder, cut.rows);
+  }
+  const std::set<std::pair<int, int>> threads = NiceAndPolicyOfThreads(writer->pid());
+  EXPECT_TRUE(threads.contains({0, SCHED_IDLE}));
+  EXPECT_TRUE(threads.contains({10, SCHED_OTHER}));
+  EXPECT_TRUE(threads.contains({0, SCHED_OTHER}));
+}
+
+TEST(WriterProcessTest, ChangesItsPaceInTheMiddleOfASnapshot) {
+  TemporaryFolder root;
+  WriterProcessOptions options;
+  options.ring_bytes = SnapshotRing::kMinBytes + 4096;
+  const auto writer = StartWriter(options);
+  const Cut cut = SomeCut(4, 8000);
+  std::atomic<bool> done{false};
+  std::thread changes([&] {
+    for (uint32_t i = 0; !done; ++i) {
+      writer->SetPace(static_cast<SinkPace>(i % kSinkPaces));
+      std::this_thread::yield();
+    }
+  });
+  for (uint64_t id = 1; id <= 5; ++id) {
+    const SnapshotOrder order = OrderIn(root.path(), id, 0);
+    const SnapshotResult result = TakeSnapshot(*writer, order, cut, RecordOf(cut.rows));
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    ExpectContent(order.folder, cut.rows);
+  }
+  done = true;
+  changes.join();
 }
 
 TEST(WriterProcessTest, AbortInTheMiddleAndBeginAgain) {

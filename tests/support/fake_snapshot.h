@@ -33,6 +33,7 @@ class FakeSnapshotSink final : public SnapshotSink {
   // `fs` outlives the sink.
   explicit FakeSnapshotSink(FileSystem& fs, const FakeSnapshotOptions& options = {});
 
+  void SetPace(SinkPace pace) override { pace_ = pace; }
   void Begin(const SnapshotOrder& order) override;
   bool Offer(const SnapshotChunk& chunk) override;
   bool Finish(const ShardRecord& record) override;
@@ -45,6 +46,7 @@ class FakeSnapshotSink final : public SnapshotSink {
     calls_to_failure_ = 0;
   }
   bool active() const { return active_; }
+  SinkPace pace() const { return pace_; }
   uint64_t snapshots() const { return snapshots_; }  // results without an error
 
  private:
@@ -69,6 +71,7 @@ class FakeSnapshotSink final : public SnapshotSink {
   std::optional<absl::Status> planned_failure_;
   uint64_t calls_to_failure_ = 0;
   bool active_ = false;
+  SinkPace pace_ = SinkPace::kIdle;
   bool told_all_ = false;  // Finish was accepted, or it failed: nothing more is taken
   SnapshotOrder order_;
   std::map<std::pair<TableId, PartitionId>, Part> parts_;

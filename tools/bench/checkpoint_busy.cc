@@ -144,6 +144,8 @@ absl::Status RunBusyBench(const CheckpointBenchOptions& options, const std::func
   };
   const double pull = PercentileOf(without.pulls, 0.99);
   compare("checkpoint.busy.step", MedianOf(during.steps), MedianOf(without.steps), "without");
+  compare("checkpoint.busy.step_mean", during.total / static_cast<double>(during.steps.size()),
+          without.total / static_cast<double>(without.steps.size()), "without");
   compare("checkpoint.busy.pull_p50", MedianOf(during.pulls), MedianOf(without.pulls), "without");
   compare("checkpoint.busy.pull_p99", PercentileOf(during.pulls, 0.99), pull, "without");
   compare("checkpoint.busy.pull_max", PercentileOf(during.pulls, 1), pull, "p99 without");

@@ -11,7 +11,9 @@
 #include <fmt/core.h>
 
 #include "common/file_system.h"
+#include "common/scheduling.h"
 #include "ps/shard_core.h"
+#include "ps/slice_pacer.h"
 #include "ps/writer_process.h"
 #include "tools/bench/bench_cluster.h"
 #include "tools/bench/limit_loop.h"
@@ -114,6 +116,7 @@ absl::Status ServeBenchShard(const std::string& endpoint) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::string bound, transport->Bind(endpoint));
   std::printf("%s\n", bound.c_str());
   std::fflush(stdout);
+  AskForShortTurns(kShardTurn);
   NodeOutbox outbox(*transport);
   MetricsRegistry metrics;
   ShardSurroundings around;
@@ -132,7 +135,8 @@ absl::Status ServeBenchShard(const std::string& endpoint) {
     pollfd parent{STDIN_FILENO, POLLIN, 0};
     orphan = orphan || (poll(&parent, 1, 0) > 0 && (parent.revents & (POLLHUP | POLLIN)) != 0);
   };
-  handlers.on_idle = [&] { return core.Work(clock.Now()); };
+  SlicePacer pacer;
+  handlers.on_idle = [&] { return RunSlice(clock, [&](Time now) { return core.Work(now); }, &pacer); };
   handlers.done = [&] { return orphan; };
   RunNodeLoop(*transport, outbox, clock, handlers);
   transport->Close(Duration::zero());

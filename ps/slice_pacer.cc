@@ -1,0 +1,28 @@
+#include "ps/slice_pacer.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace capstan {
+
+Duration SlicePacer::After(Duration pause, Duration took, int64_t lost) {
+  if (std::exchange(lost_, lost) != lost) {
+    slices_left_ = kCalmSlices;
+  } else if (slices_left_ > 0) {
+    --slices_left_;
+  }
+  if (pause != Duration::zero() || slices_left_ == 0) return pause;  // it has to wait anyway, or must not
+  return std::min(kPausePerWork * took, kLongestPause);
+}
+
+Duration RunSlice(const Clock& clock, const std::function<Duration(Time now)>& work, SlicePacer* pacer) {
+  const Time begin = clock.Now();
+  const Duration pause = work(begin);
+  struct rusage usage = {};
+  getrusage(RUSAGE_THREAD, &usage);  // cannot fail for ourselves
+  return pacer->After(pause, clock.Now() - begin, usage.ru_nivcsw);
+}
+
+}  // namespace capstan
