@@ -33,10 +33,15 @@ absl::StatusOr<CheckpointEntry> CheckpointFolders::Commit(uint64_t id, const Che
   absl::StatusOr<CheckpointEntry> entry = root_->Commit(id, dated, parts);
   if (!entry.ok()) return entry;
   std::vector<std::string> lines;
-  // Next time is soon enough where something cannot be removed.
+  // Next time is soon enough where something cannot be removed. One is under way at a time: other unfinished folders
+  // are of checkpoints that were given up while a shard's writer still made files in them.
   const absl::Status kept = root_->Retain(policy_, {id}, &lines);
-  for (const std::string& line : lines) log_(line);
+  const absl::Status rest = root_->RemoveUnfinished(/*keep=*/0, &lines);
+  for (const std::string& line : lines) {
+    if (said_.insert(line).second) log_(line);
+  }
   if (!kept.ok()) log_(fmt::format("removing old checkpoints: {}", std::string(kept.message())));
+  if (!rest.ok()) log_(fmt::format("removing unfinished checkpoints: {}", std::string(rest.message())));
   return entry;
 }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ class CheckpointFolders final : public CheckpointStore {
   const std::unique_ptr<CheckpointRoot> root_;
   const RetentionPolicy policy_;
   const std::function<void(const std::string& line)> log_;
+  std::set<std::string> said_;  // after commits: what cannot be removed is told once
 };
 
 }  // namespace capstan

@@ -250,14 +250,19 @@ absl::StatusOr<CheckpointEntry> CheckpointRoot::NewestGood(std::vector<std::stri
 
 absl::Status CheckpointRoot::CleanUp(uint64_t keep, std::vector<std::string>* log) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs_.List(path_));
+  for (const std::string& name : names) {
+    if (!name.starts_with(kCompactPrefix)) continue;  // of a writer that was killed while it merged a chain
+    const absl::StatusOr<bool> marked = fs_.Exists(path_ + "/" + name + "/" + kCompactMarker);
+    if (marked.ok() && *marked) CAPSTAN_RETURN_IF_ERROR(RemoveTree(fs_, path_ + "/" + name));
+  }
+  return RemoveUnfinished(keep, log);
+}
+
+absl::Status CheckpointRoot::RemoveUnfinished(uint64_t keep, std::vector<std::string>* log) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs_.List(path_));
   absl::Status first;
   for (const std::string& name : names) {
     std::string stem;
-    if (name.starts_with(kCompactPrefix)) {  // of a writer that was killed while it merged a chain
-      const absl::StatusOr<bool> marked = fs_.Exists(path_ + "/" + name + "/" + kCompactMarker);
-      if (marked.ok() && *marked) CAPSTAN_RETURN_IF_ERROR(RemoveTree(fs_, path_ + "/" + name));
-      continue;
-    }
     if (!EndsWithOneOf(name, {kWorkingEnding, kRemovedEnding}, &stem)) continue;
     const absl::StatusOr<uint64_t> id = ParseCheckpointFolderName(stem);
     if (!id.ok() || (*id == keep && name.ends_with(kWorkingEnding))) continue;

@@ -68,7 +68,10 @@ class CheckpointRoot {
   absl::StatusOr<CheckpointEntry> NewestGood(std::vector<std::string>* skipped);
 
   // Removes working folders that carry our marker, except `keep` (0: none). Others are left alone and named in `log`.
+  // Also what merges of chains left: no writer may be at work here.
   absl::Status CleanUp(uint64_t keep, std::vector<std::string>* log);
+  // The same without those merges, so that writers may be at work.
+  absl::Status RemoveUnfinished(uint64_t keep, std::vector<std::string>* log);
   // Removes what the policy does not keep. Never the newest, never the only good one, never `in_use` ids, none that a
   // reader holds. A removed one is renamed first, so that it is never half there under its name.
   absl::Status Retain(const RetentionPolicy& policy, const std::vector<uint64_t>& in_use, std::vector<std::string>* log);

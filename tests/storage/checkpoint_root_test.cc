@@ -315,6 +315,21 @@ TEST(CheckpointRoot, KeepsWhatThePolicySays) {
   }
 }
 
+TEST(CheckpointRoot, RemovesWhatIsUnfinishedBesideWritersAtWork) {
+  const auto disk = NewMemoryFileSystem();
+  const auto root = OpenRoot(*disk);
+  const std::string merge = std::string(kRoot) + "/.compact-shard-0000";
+  ASSERT_EQ(disk->MakeFolders(merge), absl::OkStatus());
+  ASSERT_EQ(WriteFileAtomically(*disk, merge + "/capstan-compact", "x"), absl::OkStatus());
+  ASSERT_EQ(root->Begin(1), absl::OkStatus());
+  std::vector<std::string> log;
+  EXPECT_EQ(root->RemoveUnfinished(/*keep=*/0, &log), absl::OkStatus());
+  EXPECT_FALSE(*disk->Exists(root->WorkingFolderOf(1)));
+  EXPECT_TRUE(*disk->Exists(merge));
+  EXPECT_EQ(root->CleanUp(/*keep=*/0, &log), absl::OkStatus());
+  EXPECT_FALSE(*disk->Exists(merge));
+}
+
 TEST(CheckpointRoot, LeavesAloneWhatIsInUseOrNotItsOwn) {
   const auto disk = NewMemoryFileSystem();
   const auto root = OpenRoot(*disk);
