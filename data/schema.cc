@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cfloat>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -22,6 +23,17 @@ constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 constexpr std::string_view kLibsvmSalt = "libsvm";
 // A missing value hashes this text under a seed of its own, so no text of a file has the same input.
 constexpr std::string_view kMissingText = "missing";
+
+uint64_t LibsvmKey(uint64_t index) {
+  static const uint64_t salt = HashBytes(kLibsvmSalt);
+  return Mix64(index ^ salt);
+}
+
+bool ParseIndex(std::string_view text, uint64_t* index) {
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result result = std::from_chars(text.data(), end, *index);
+  return result.ec == std::errc() && result.ptr == end && !text.empty();
+}
 
 std::string Quoted(std::string_view text) {
   const bool cut = text.size() > kShownText;
@@ -107,6 +119,9 @@ absl::StatusOr<Binding> Schema::Bind(const std::string& path, std::vector<std::s
 std::vector<std::pair<std::string, uint64_t>> Schema::KeysOfValue(const std::string& column,
                                                                   std::string_view raw) const {
   std::vector<std::pair<std::string, uint64_t>> keys;
+  if (uint64_t index = 0; libsvm_ && column == kLibsvmSalt && ParseIndex(raw, &index)) {
+    keys.emplace_back(kLibsvmSalt, LibsvmKey(index));
+  }
   for (size_t i = 0; i < categorical_.size(); ++i) {
     if (sparse_columns_[i] != column) continue;
     keys.emplace_back(sparse_names_[i],
@@ -213,7 +228,6 @@ bool Schema::ParseRow(std::span<const std::string_view> fields, const Binding& b
 }
 
 bool Schema::ParseRow(const LibsvmRow& fields, bool labels, RowValues* row, std::string* problem) const {
-  static const uint64_t salt = HashBytes(kLibsvmSalt);
   row->label = 0;
   row->weight = 1;
   if (labels && !ParseLabel(fields.label, &row->label, problem)) {
@@ -221,7 +235,7 @@ bool Schema::ParseRow(const LibsvmRow& fields, bool labels, RowValues* row, std:
     return false;
   }
   row->keys.resize(fields.indices.size());
-  for (size_t i = 0; i < fields.indices.size(); ++i) row->keys[i] = Mix64(fields.indices[i] ^ salt);
+  for (size_t i = 0; i < fields.indices.size(); ++i) row->keys[i] = LibsvmKey(fields.indices[i]);
   row->values = fields.values;
   return true;
 }

@@ -58,6 +58,7 @@ class Schema {
 
   // The keys that a value of a column has, one for each categorical feature that reads the column: (feature's name,
   // key). raw: as it stands in the file, trimmed. Empty: no categorical feature reads it.
+  // libsvm data: the column is "libsvm", a value is an index.
   std::vector<std::pair<std::string, uint64_t>> KeysOfValue(const std::string& column, std::string_view raw) const;
 
   const std::string& label_column() const { return label_column_; }

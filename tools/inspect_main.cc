@@ -89,7 +89,8 @@ std::vector<Command> InspectCommands() {
           "  capstan-inspect get runs/adult wide 0 18446744073709551615\n"
           "  capstan-inspect get runs/adult --column=education --value=Bachelors\n"
           "  capstan-inspect get runs/adult wide --column=education --value=Bachelors --json\n"
-          "A row that no update reached shows its initial values. Exit status: 0, 2 usage, 4 unreadable.",
+          "A row that no update reached shows its initial values. Rows of libsvm data: --column=libsvm --value=INDEX.\n"
+          "Exit status: 0, 2 usage, 4 unreadable.",
           {"column", "value", "json"}, kManyKeys, InspectGet),
       Row("diff", "compare two checkpoints row by row",
           "  capstan-inspect diff runs/adult/checkpoints runs/adult --top=3\n"

@@ -13,6 +13,7 @@
 #include "data/format.h"
 #include "data/input_file.h"
 #include "data/libsvm.h"
+#include "data/schema.h"
 #include "data/number.h"
 #include "tests/data/data_testing.h"
 
@@ -241,6 +242,15 @@ TEST(Libsvm, RowsBecomeKeysAndValues) {
   EXPECT_EQ((*splits)[3].rows.sparse[0].offsets, (std::vector<uint32_t>{0, 0}));
   EXPECT_EQ((*splits)[0].rows.labels, (std::vector<float>{1}));
   EXPECT_EQ((*splits)[1].rows.labels, (std::vector<float>{0}));
+  // What a person looks a row up by.
+  const Schema schema(config);
+  const auto named = schema.KeysOfValue("libsvm", "5");
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].second, second.keys[0]);
+  for (const char* const bad : {"", "x", "-1", "5 ", "1.0", "18446744073709551616"}) {
+    EXPECT_TRUE(schema.KeysOfValue("libsvm", bad).empty()) << bad;
+  }
+  EXPECT_TRUE(schema.KeysOfValue("income", "5").empty());
 }
 
 TEST(Libsvm, PublicFiles) {

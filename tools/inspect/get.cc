@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<Wanted>> ByValue(const CheckpointReader& reader, cons
   if (keys.empty()) {
     std::string columns;
     const DataConfig data = WithFormatDefaults(reader.manifest().job().config().data());
-    if (IsLibsvm(data)) return InvalidArgument("libsvm data has no columns: give the row's key");
+    if (IsLibsvm(data)) return InvalidArgument("libsvm data has indices only: wanted --column=libsvm --value=INDEX");
     for (const FeatureConfig& feature : data.feature()) {
       if (feature.kind() != FeatureConfig::CATEGORICAL) continue;
       columns += (columns.empty() ? "" : ", ") + feature.column();

@@ -11,6 +11,7 @@
 #include "storage/layer_merge.h"
 #include "storage/layer_writer.h"
 #include "tools/inspect/opened.h"
+#include "tools/inspect/unfinished_output.h"
 
 namespace capstan {
 namespace {
@@ -190,6 +191,7 @@ int Rewrite(const char* command, const InspectOptions& options, const Checkpoint
   const std::string folder = fmt::format("{}.{}.tmp", out, getpid());  // nobody else's
   std::vector<ShardRecord> records;
   const std::vector<std::string> above = MissingAbove(out);
+  const UnfinishedOutput unfinished([&] { Undo(folder, above); });
   absl::Status status = MakeFoldersDurably(PosixFileSystem(), ParentFolder(out));
   if (status.ok()) status = PosixFileSystem().MakeFolders(folder);
   for (uint32_t shard = 0; status.ok() && shard < shards; ++shard) {

@@ -12,6 +12,7 @@
 
 #include "tools/inspect/opened.h"
 #include "tools/inspect/tensors.h"
+#include "tools/inspect/unfinished_output.h"
 
 namespace capstan {
 namespace {
@@ -28,6 +29,7 @@ absl::Status Replace(const std::string& path,
                      const std::function<absl::Status(const std::string& tmp)>& write) {
   FileSystem& fs = PosixFileSystem();
   const std::string tmp = fmt::format("{}.{}.tmp", path, getpid());
+  const UnfinishedOutput unfinished([&fs, tmp] { fs.Remove(tmp).IgnoreError(); });
   absl::Status status = write(tmp);
   if (status.ok()) status = fs.Rename(tmp, path);
   if (status.ok()) return fs.SyncFolder(ParentFolder(path));
