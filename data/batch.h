@@ -19,9 +19,11 @@ struct Batch {
   uint32_t numeric_width = 0;          // inputs made from numeric features, indicators included
   std::vector<float> numeric;          // [rows, numeric_width], row-major, transformed
   std::vector<SparseColumn> sparse;    // one per categorical feature, in feature order
-  std::vector<float> labels;           // rows; 0 or 1
+  uint32_t tasks = 1;                  // labels per row
+  std::vector<float> labels;           // [rows, tasks], row-major; 0 or 1 where the task is a classification
   std::vector<float> weights;          // rows; ≥ 0
   std::vector<uint64_t> row_ids;       // rows; number of the row over all files
+  std::vector<uint64_t> groups;        // rows, or empty: a hash of the group column (grouped metrics, retrieval)
   uint64_t bad_rows = 0;               // rows of the input that were left out as bad
 
   double WeightSum() const {
