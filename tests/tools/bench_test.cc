@@ -62,6 +62,7 @@ TEST(BenchProgram, CheckpointPrintsEveryFigureBesideItsLimit) {
   }
   EXPECT_EQ(names,
             "checkpoint.busy.pull_max checkpoint.busy.pull_p50 checkpoint.busy.pull_p99 checkpoint.busy.step "
+            "checkpoint.busy.step_mean "
             "checkpoint.full.16 checkpoint.full_cpu.16 checkpoint.increment.16.1% checkpoint.increment.16.10% "
             "checkpoint.increment.16.100% checkpoint.increment_time.16.1% checkpoint.increment_time.16.10% "
             "checkpoint.increment_time.16.100% checkpoint.longest_slice checkpoint.memory ");
