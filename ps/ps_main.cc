@@ -11,6 +11,7 @@
 #include "tools/flags.h"
 #include "tools/train/checkpoint_io.h"
 #include "tools/train/node_main.h"
+#include "tools/train/programs.h"
 #include "transport/endpoint.h"
 
 DEFINE_string(scheduler, "", "Address of the scheduler, HOST:PORT or tcp://HOST:PORT.");
@@ -40,6 +41,7 @@ int RunServer(const CommandLine&) {
     if (!route.ok()) return UsageError(route.status());
     bind = *route;
   }
+  if (const absl::Status programs = CheckPrograms(/*processes=*/false); !programs.ok()) return UsageError(programs);
   ServerOptions options;
   options.member = *std::move(member);
   options.shards = FLAGS_shards;

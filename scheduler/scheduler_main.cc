@@ -82,6 +82,7 @@ absl::Status Plan(TrainOptions* options, PreparedRun* run) {
 }
 
 int RunScheduler(const CommandLine& line) {
+  OutliveEarlySigusr1();
   const std::string bind = FLAGS_bind.find("://") == std::string::npos ? "tcp://" + FLAGS_bind : FLAGS_bind;
   const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(bind);
   if (!endpoint.ok()) return UsageError(While("--bind=" + FLAGS_bind, endpoint.status()));
@@ -95,6 +96,10 @@ int RunScheduler(const CommandLine& line) {
   }
   absl::StatusOr<RunFolder> folder = planned ? RunFolder::Open(FLAGS_output) : FolderFor(train, run);
   if (!folder.ok()) return UsageError(folder.status());
+  if (const absl::Status space = folder->CheckSpace(); !space.ok()) {
+    LogLine(std::string(space.message()));
+    return ToInt(ExitCode::kCheckpoint);
+  }
   if (!planned) {
     const absl::Status written = folder->WriteJob(PrintJob(run.job.config()));
     if (!written.ok()) return UsageError(written);
@@ -107,14 +112,17 @@ int RunScheduler(const CommandLine& line) {
   options.make_transport = ZmqFactory();
   options.view = view.get();
   options.log = LogLine;
-  options.on_bound = [](const std::string& bound) {
+  SchedulerSide* started = nullptr;
+  options.on_bound = [&started](const std::string& bound) {
     LogLine(fmt::format("the scheduler listens at {}", bound));
     if (FLAGS_address_file.empty()) return;
     const absl::Status written = WriteFileAtomically(PosixFileSystem(), FLAGS_address_file, bound);
-    if (!written.ok()) LogLine(std::string(written.message()));
+    // Nobody would ever come.
+    if (!written.ok()) started->Stop(ExitCode::kCheckpoint, "the address file: " + std::string(written.message()));
   };
   options.start = run.start;
   SchedulerSide side(std::move(options), run.job, *folder);
+  started = &side;
   RunResult result;
   {
     SignalWatcher signals([&side](int signal) { side.OnSignal(signal); });

@@ -39,8 +39,8 @@ DEFINE_uint64(checkpoint_steps, 0, "A checkpoint every so many steps; 0: not by 
 DEFINE_uint64(checkpoint_examples, 0, "A checkpoint every so many examples; 0: not by examples. Default: as the job file says.");
 DEFINE_uint64(checkpoint_seconds, 0, "A checkpoint every so many seconds; 0: not by time. Default: as the job file says.");
 DEFINE_string(resume, "",
-              "Goes on from a checkpoint: of --output (without a value), or of the run, checkpoints folder or checkpoint "
-              "given here.");
+              "Goes on from a checkpoint: of --output (without a value; from the beginning if it has none yet), or of the run, "
+              "checkpoints folder or checkpoint given here, in --output.");
 DEFINE_string(warm_start, "", "Run or checkpoint whose weights a new job begins with.");
 DEFINE_string(tables, "", "Tables that --warm_start takes: a regular expression over whole names. Default: all.");
 DEFINE_string(freeze, "", "Tables that do not change: a regular expression over whole names.");

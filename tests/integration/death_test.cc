@@ -50,7 +50,7 @@ class DeathTest : public IntegrationTest {
   std::string ProgramsWith(const std::string& replaced, const std::string& script) {
     const std::string folder = Path("bin");
     std::filesystem::create_directory(folder);
-    for (const char* name : {"capstan", "capstan-ps", "capstan-worker", "capstan-scheduler"}) {
+    for (const char* name : {"capstan", "capstan-ps", "capstan-worker", "capstan-scheduler", "capstan-checkpoint-writer"}) {
       if (name == replaced) continue;
       std::error_code error;
       std::filesystem::create_hard_link(Program(name), folder + "/" + name, error);

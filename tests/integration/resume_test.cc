@@ -9,54 +9,10 @@
 
 #include "proto/checkpoint.pb.h"
 #include "storage/saved_model.h"
-#include "tests/integration/integration_test.h"
+#include "tests/integration/resume_testing.h"
 
 namespace capstan::testing {
 namespace {
-
-class Resume : public IntegrationTest {
- protected:
-  // Trains in a new folder; once that many checkpoints are there (or after `patience`), every process is killed.
-  // Returns the folder. The run may also have ended by itself.
-  std::string TrainAndKill(const std::string& job, const std::vector<std::string>& flags, size_t checkpoints,
-                           int signal = SIGKILL) {
-    const std::string output = NewOutput();
-    const std::string name = fmt::format("killed-{}", ++killed_);
-    std::vector<std::string> argv = {Program("capstan"), "train", job, "--output=" + output};
-    argv.insert(argv.end(), flags.begin(), flags.end());
-    processes_.Start(name, argv);
-    EXPECT_TRUE(Eventually(Seconds(40), [&] {
-      return Checkpoints(output).size() >= checkpoints || !processes_.Running(name);
-    })) << "no checkpoints in " << output;
-    // The launcher's death is enough: the kernel ends its children.
-    if (processes_.Running(name)) processes_.Signal(name, signal);
-    EXPECT_TRUE(processes_.Wait(name, Seconds(20)).has_value());
-    EXPECT_THAT(processes_.Leftovers(Seconds(15)), ::testing::IsEmpty());
-    return output;
-  }
-
-  static std::set<std::string> Checkpoints(const std::string& output) {
-    std::set<std::string> names;
-    std::error_code none;
-    for (const auto& entry : std::filesystem::directory_iterator(output + "/checkpoints", none)) {
-      const std::string name = entry.path().filename().string();
-      if (name.size() == 7 && name[0] == 'C') names.insert(name);
-    }
-    return names;
-  }
-
-  nlohmann::json GoOn(const std::string& output, const std::vector<std::string>& flags) {
-    std::vector<std::string> arguments = {"train", "--output=" + output, "--resume"};
-    arguments.insert(arguments.end(), flags.begin(), flags.end());
-    const Finished run = Capstan(arguments);
-    EXPECT_EQ(run.code, 0) << run.err;
-    EXPECT_THAT(run.err, ::testing::HasSubstr("goes on from"));
-    return ResultOf(output);
-  }
-
- private:
-  int killed_ = 0;
-};
 
 // Which optimizers there are: the names that a wrong one is answered with.
 constexpr const char* kOptimizers[] = {"sgd", "adagrad", "adam"};
@@ -136,11 +92,11 @@ TEST_F(Resume, Sigusr1TakesACheckpointAndTrainingGoesOn) {
 }
 
 TEST_F(Resume, AnotherNumberOfRanksBeginsWithTheNextEpoch) {
-  const std::string job = WriteJob("job", WriteRows("rows.csv", 12007), "batch { micro: 8 }");
+  const std::string job = WriteJob("job", WriteRows("rows.csv", 60013), "batch { micro: 8 }");
   const std::string output = TrainAndKill(job, {"--checkpoint_steps=40", "--epochs=3"}, 1);
   const Finished run = Capstan({"train", job, "--output=" + output, "--resume", "--epochs=3", "--set=ranks=2"});
   EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_EQ(ResultOf(output).value("examples", 0u), 3 * 12007u);
+  EXPECT_EQ(ResultOf(output).value("examples", 0u), 3 * 60013u);
   EXPECT_THAT(run.err, ::testing::HasSubstr("ranks was 4 and is 2 now"));
 }
 
@@ -194,8 +150,11 @@ TEST_F(Resume, PredictionsOfARestoredModelAreTheSameBits) {
   const std::string rows = WriteRows("rows.csv", 4003);
   const std::string output = Train(WriteJob("job", rows), {})["output"];
   ASSERT_EQ(Capstan({"predict", "--model=" + output, "--data=" + rows, "--out=" + Path("before.csv")}).code, 0);
-  GoOn(output, {"--servers=2", "--workers=1"});  // nothing is left to train: the model is restored and stored again
-  ASSERT_EQ(Capstan({"predict", "--model=" + output, "--data=" + rows, "--out=" + Path("after.csv")}).code, 0);
+  // Nothing is left to train: in another folder the model is restored and stored again.
+  const std::string restored = NewOutput();
+  const Finished again = Capstan({"train", "--resume=" + output, "--output=" + restored, "--servers=2", "--workers=1"});
+  ASSERT_EQ(again.code, 0) << again.err;
+  ASSERT_EQ(Capstan({"predict", "--model=" + restored, "--data=" + rows, "--out=" + Path("after.csv")}).code, 0);
   EXPECT_EQ(ReadText(Path("before.csv")), ReadText(Path("after.csv")));
   EXPECT_GT(ReadText(Path("after.csv")).size(), 10000u);
 }

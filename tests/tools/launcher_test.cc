@@ -137,6 +137,22 @@ TEST_F(RunFolderTest, AFolderInUseIsRefused) {
   EXPECT_TRUE(RunFolder::Create("empty", "job", 0).ok());
 }
 
+TEST_F(RunFolderTest, OneHolderAtATime) {
+  auto first = RunFolder::Create("out", "job", 0);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::Status second = RunFolder::Continue("out", 0).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(second)) << second;
+  EXPECT_THAT(std::string(second.message()), HasSubstr(std::to_string(getpid())));
+  first = absl::UnknownError("let go");
+  EXPECT_TRUE(RunFolder::Continue("out", 0).ok());
+}
+
+TEST_F(RunFolderTest, AStaleLockAloneIsAnEmptyFolder) {
+  { EXPECT_TRUE(RunFolder::Create("out", "job", 0).ok()); }
+  std::filesystem::remove_all("out/logs");
+  EXPECT_TRUE(RunFolder::Create("out", "job", 0).ok());
+}
+
 TEST_F(RunFolderTest, ItsFiles) {
   auto folder = RunFolder::Create("out", "job", 0);
   ASSERT_TRUE(folder.ok());

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -13,6 +14,7 @@
 namespace capstan {
 namespace {
 
+constexpr uint64_t kLeastFreeBytes = uint64_t{1} << 20;
 constexpr uint64_t kMaxMetricsBytes = uint64_t{1} << 30;
 
 std::string TimeForName(int64_t now) {
@@ -50,11 +52,14 @@ absl::StatusOr<std::string> ClaimGiven(std::string path) {
   CAPSTAN_ASSIGN_OR_RETURN(const Claim claim, ClaimFolder(path));
   if (claim == Claim::kMine) return path;
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, PosixFileSystem().List(path));
-  if (names.empty()) return path;
+  // A lock alone is of a run that ended before it wrote anything.
+  const auto other = std::find_if(names.begin(), names.end(),
+                                  [](const std::string& name) { return name != kRunLockFile; });
+  if (other == names.end()) return path;
+  const bool of_a_run = std::find(names.begin(), names.end(), "job.textproto") != names.end();
   return InvalidArgument(
-      fmt::format("the output folder '{}' is in use (it holds '{}'); choose another --output, or "
-                  "move it away",
-                  path, names[0]));
+      fmt::format("the output folder '{}' is in use (it holds '{}'); {}choose another --output, or move it away", path,
+                  *other, of_a_run ? "go on in it with --resume, " : ""));
 }
 
 nlohmann::ordered_json NumberOrNull(const std::optional<double>& value) {
@@ -97,6 +102,7 @@ absl::StatusOr<RunFolder> RunFolder::Create(const std::string& output, const std
   absl::StatusOr<std::string> path = output.empty() ? ClaimDefault(job_name, now) : ClaimGiven(output);
   if (!path.ok()) return path.status();
   RunFolder folder(*std::move(path));
+  CAPSTAN_ASSIGN_OR_RETURN(folder.lock_, RunLock::Take(folder.path_));
   CAPSTAN_RETURN_IF_ERROR(PosixFileSystem().MakeFolders(folder.path_ + "/logs"));
   return folder;
 }
@@ -109,13 +115,20 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path) {
 
 absl::StatusOr<RunFolder> RunFolder::Continue(const std::string& path, uint64_t examples) {
   CAPSTAN_ASSIGN_OR_RETURN(RunFolder folder, Open(path));
+  CAPSTAN_ASSIGN_OR_RETURN(folder.lock_, RunLock::Take(path));
+  CAPSTAN_RETURN_IF_ERROR(PosixFileSystem().MakeFolders(path + "/logs"));
+  CAPSTAN_RETURN_IF_ERROR(folder.Rewind(examples));
+  return folder;
+}
+
+absl::Status RunFolder::Rewind(uint64_t examples) {
   FileSystem& fs = PosixFileSystem();
-  CAPSTAN_RETURN_IF_ERROR(fs.MakeFolders(path + "/logs"));
-  const absl::Status removed = fs.Remove(path + "/result.json");
+  metrics_.reset();
+  const absl::Status removed = fs.Remove(path_ + "/result.json");
   if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
   // What came after the checkpoint is trained, and told, once more.
-  const absl::StatusOr<std::string> text = ReadWholeFile(fs, path + "/metrics.jsonl", kMaxMetricsBytes);
-  if (absl::IsNotFound(text.status())) return folder;
+  const absl::StatusOr<std::string> text = ReadWholeFile(fs, path_ + "/metrics.jsonl", kMaxMetricsBytes);
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();
   if (!text.ok()) return text.status();
   std::string kept;
   for (size_t begin = 0; begin < text->size();) {
@@ -126,16 +139,27 @@ absl::StatusOr<RunFolder> RunFolder::Continue(const std::string& path, uint64_t 
     if (json.is_object() && json.value("examples", uint64_t{0}) <= examples) kept += line;
     begin = end + 1;
   }
-  CAPSTAN_RETURN_IF_ERROR(WriteFileAtomically(fs, path + "/metrics.jsonl", kept));
-  return folder;
+  return WriteFileAtomically(fs, path_ + "/metrics.jsonl", kept);
 }
 
 std::string RunFolder::log_path(std::string_view process) const {
   return fmt::format("{}/logs/{}.log", path_, process);
 }
 
+absl::Status RunFolder::CheckSpace() const {
+  const absl::StatusOr<uint64_t> free = PosixFileSystem().FreeBytes(path_);
+  if (!free.ok() || *free >= kLeastFreeBytes) return absl::OkStatus();  // whoever does not say may have enough
+  return absl::ResourceExhaustedError(fmt::format("the disk of the output folder '{}' has {} bytes free, wanted at least "
+                                                  "{}: make room, or choose another --output", path_, *free,
+                                                  kLeastFreeBytes));
+}
+
 absl::Status RunFolder::WriteJob(std::string_view text) {
   return WriteFileAtomically(PosixFileSystem(), path_ + "/job.textproto", text);
+}
+
+absl::Status RunFolder::WriteOrigin(std::string_view flags) {
+  return WriteFileAtomically(PosixFileSystem(), path_ + "/" + kOriginFile, flags);
 }
 
 // The file of a continued run keeps its lines.

@@ -5,6 +5,8 @@
 //   checkpoints/    C000001 …; the newest is the model (storage/checkpoint_format.h)
 //   scheduler/      the scheduler's state, a folder for each job id (storage/scheduler_state_store.h)
 //   logs/           one file per process
+//   begun_from.txt  only of a run that began with another's checkpoint: how
+//   run.lock        held by the process that goes on here
 #pragma once
 
 #include <cstdint>
@@ -15,8 +17,11 @@
 
 #include "common/file_system.h"
 #include "common/status.h"
+#include "tools/launcher/run_lock.h"
 
 namespace capstan {
+
+inline constexpr char kOriginFile[] = "begun_from.txt";
 
 // Figures of an evaluation; those that are not defined on its rows are absent.
 struct RunEval {
@@ -54,15 +59,21 @@ class RunFolder {
   // A folder that Create made in another process.
   static absl::StatusOr<RunFolder> Open(const std::string& path);
 
-  // A folder that a run has ended in, to go on in it: metrics.jsonl is continued after the lines of the first
-  // `examples` examples, result.json is removed.
+  // A folder that a run has ended in, to go on in it after its first `examples` examples (Rewind).
   static absl::StatusOr<RunFolder> Continue(const std::string& path, uint64_t examples);
+
+  // metrics.jsonl is continued after the lines of the first `examples` examples, result.json is removed.
+  absl::Status Rewind(uint64_t examples);
 
   const std::string& path() const { return path_; }
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
   std::string log_path(std::string_view process) const;
 
+  // kResourceExhausted: the disk has not even room for what every run writes (logs, figures, the result).
+  absl::Status CheckSpace() const;
   absl::Status WriteJob(std::string_view text);
+  // The flags that named the checkpoint of another run.
+  absl::Status WriteOrigin(std::string_view flags);
   // Appends a line to metrics.jsonl; it is on the disk afterwards.
   absl::Status AppendMetrics(std::string_view line);
   absl::Status WriteResult(const RunResult& result);
@@ -72,6 +83,7 @@ class RunFolder {
   absl::Status OpenMetrics();
   std::string path_;
   std::unique_ptr<WritableFile> metrics_;
+  std::unique_ptr<RunLock> lock_;
 };
 
 }  // namespace capstan

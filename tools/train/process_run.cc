@@ -127,7 +127,8 @@ class Launch {
       if (address.ok() && !address->empty()) return address;
       const SupervisorEvent event = supervisor.Wait(clock_.Now() + kAddressPoll);
       if (event.kind == SupervisorEvent::Kind::kExit) return Unavailable(event.exit.ToString());
-      if (event.kind == SupervisorEvent::Kind::kInterrupt) return absl::CancelledError("interrupted");
+      const bool interrupted = event.kind == SupervisorEvent::Kind::kInterrupt && event.signal != SIGUSR1;
+      if (interrupted) return absl::CancelledError("interrupted");
     }
     return DeadlineExceeded(fmt::format("the scheduler wrote no address to {}; see {}", path,
                                         folder_.log_path("scheduler")));

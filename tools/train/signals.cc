@@ -12,6 +12,13 @@
 
 namespace capstan {
 
+void OutliveEarlySigusr1() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) {};  // a handler and not SIG_IGN, which exec keeps
+  action.sa_flags = SA_RESTART;
+  PCHECK(sigaction(SIGUSR1, &action, nullptr) == 0);
+}
+
 SignalWatcher::SignalWatcher(std::function<void(int signal)> on_signal) {
   sigset_t watched;
   sigemptyset(&watched);

@@ -8,6 +8,10 @@
 
 namespace capstan {
 
+// SIGUSR1 before a run can take a checkpoint asks for nothing; without this it would end the process. Programs that are
+// started later do not inherit it.
+void OutliveEarlySigusr1();
+
 // Blocks the signals in the calling thread, and so in all that start later: make it before them. One at a time.
 class SignalWatcher {
  public:

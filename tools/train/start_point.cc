@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <optional>
 #include <regex>
+#include <sstream>
 #include <utility>
 
 #include <fmt/core.h>
+#include <google/protobuf/util/message_differencer.h>
 
 #include "common/consistency.h"
 #include "proto/checkpoint.pb.h"
@@ -37,6 +39,25 @@ BatchPlan BatchesOf(const EffectiveJob& job) {
   for (const DataPlan::Split& split : job.plan().split()) rows.push_back(split.rows());
   const BatchConfig& batch = job.config().batch();
   return BatchPlan(job.config().seed(), std::move(rows), std::max(1u, batch.micro() * batch.accumulation()));
+}
+
+// "modified: optimizer.beta1: 0.9 -> 0.8\n" and so on.
+std::string DifferencesOf(const google::protobuf::Message& before, const google::protobuf::Message& now,
+                          const std::vector<std::string>& ignored_fields) {
+  google::protobuf::util::MessageDifferencer differencer;
+  for (const std::string& name : ignored_fields) {
+    differencer.IgnoreField(before.GetDescriptor()->FindFieldByName(name));
+  }
+  differencer.set_message_field_comparison(google::protobuf::util::MessageDifferencer::EQUIVALENT);
+  std::string text;
+  differencer.ReportDifferencesToString(&text);
+  if (differencer.Compare(before, now)) return "";
+  std::string told;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("ignored:")) told += line + "\n";
+  }
+  return told;
 }
 
 bool IsSync(const JobConfig& config) {
@@ -103,6 +124,25 @@ std::string ResumeSource::ChangedPlan(const JobConfig& config) const {
   const std::vector<std::string> files_before(before.data().train().begin(), before.data().train().end());
   const std::vector<std::string> files(config.data().train().begin(), config.data().train().end());
   return files_before == files ? "" : "data.train names other files";
+}
+
+absl::Status ResumeSource::CheckData(const JobConfig& config) const {
+  DataConfig before = job().config().data(), now = config.data();
+  for (DataConfig* const data : {&before, &now}) {
+    data->clear_train();         // see ChangedPlan
+    data->clear_eval();
+    data->clear_split_rows();
+    data->clear_max_bad_rows();
+    data->clear_feature();       // PlanResume names them
+  }
+  const std::string differences = DifferencesOf(before, now, {});
+  if (differences.empty()) return absl::OkStatus();
+  return InvalidArgument(fmt::format("the data section differs from that of the checkpoint {}:\n{}a resume reads its rows "
+                                     "as before; --warm_start begins a new job with its weights", folder(), differences));
+}
+
+std::string ResumeSource::ChangedSettings(const JobConfig& config) const {
+  return DifferencesOf(job().config(), config, {"name", "epochs", "data", "cluster", "metrics_seconds", "checkpoint"});
 }
 
 bool ResumeSource::AtEpochStart() const {

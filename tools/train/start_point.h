@@ -35,6 +35,10 @@ class ResumeSource {
   // Which batches there are depends on more than the model: files, splits, ranks, rows of a batch, leases, consistency.
   // Empty: `config` keeps them all. Else names what changes, with both values.
   std::string ChangedPlan(const JobConfig& config) const;
+  // Which rows mean what must be as it was: kInvalidArgument names the settings of `data` that differ.
+  absl::Status CheckData(const JobConfig& config) const;
+  // What else differs from the checkpoint's job, a line each, for a person; empty: nothing.
+  std::string ChangedSettings(const JobConfig& config) const;
   bool AtEpochStart() const;             // a changed plan may begin here
   uint32_t EpochsBegun() const;          // a run of so many epochs ends at the next epoch's start
 

@@ -1,5 +1,6 @@
 #include "tools/train/train_command.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "tools/train/process_run.h"
 #include "tools/train/programs.h"
 #include "tools/train/scheduler_side.h"
+#include "tools/train/signals.h"
 #include "tools/print.h"
 
 namespace capstan {
@@ -29,8 +31,9 @@ RunResult RunOnce(const TrainOptions& options, const PreparedRun& run, RunFolder
         run.job.plan().rows(), run.job.plan().split_size(), run.config.epochs(), run.config.epochs() == 1 ? "" : "s",
         run.config.ranks(), run.config.consistency(), folder.path());
   if (run.source != nullptr) {
-    Print(stderr, "goes on from {}: epoch {}, step {}, {} examples done\n", run.source->folder(), run.start.from.epoch + 1,
-          run.start.from.version, run.start.from.examples);
+    const uint32_t epoch = std::min(run.start.from.epoch + 1, run.config.epochs());
+    Print(stderr, "goes on from {}: epoch {} of {}, step {}, {} examples done\n", run.source->folder(), epoch,
+          run.config.epochs(), run.start.from.version, run.start.from.examples);
   }
   ProgressView view(stdout);
   const RunResult result = options.servers.has_value()
@@ -65,29 +68,40 @@ absl::StatusOr<RunResult> FinishEpoch(const TrainOptions& options, const JobConf
 }  // namespace
 
 int RunTrain(const TrainOptions& given) {
+  OutliveEarlySigusr1();
   TrainOptions options = given;
   PreparedRun run;
   const absl::Status read = ReadRun(&options, &run);
   if (!read.ok()) return Complain(options.resume.empty() ? ExitCode::kUsage : CodeOfStart(options, read), read);
+  const absl::Status programs = CheckPrograms(options.servers.has_value());
+  if (!programs.ok()) return Complain(ExitCode::kUsage, programs);
   const bool finish_first =
       run.source != nullptr && !run.source->ChangedPlan(run.config).empty() && !run.source->AtEpochStart();
   if (!finish_first) {
     const absl::Status planned = PlanStart(options, &run);
     if (!planned.ok()) return Complain(CodeOfStart(options, planned), planned);
   }
+  if (IsTrained(options, run)) {
+    Print(stderr, "'{}' is trained already: all {} epochs are done; --epochs=N goes on to more\n", options.output,
+          run.config.epochs());
+    return ToInt(ExitCode::kDone);
+  }
   absl::StatusOr<RunFolder> folder = FolderFor(options, run);
   if (!folder.ok()) return Complain(ExitCode::kUsage, folder.status());
+  const absl::Status space = folder->CheckSpace();
+  if (!space.ok()) return Complain(ExitCode::kCheckpoint, space);
+  // Also before an epoch is finished as it was begun: a resume after an interruption goes on to what is wanted.
+  const absl::Status written = folder->WriteJob(PrintJob(finish_first ? run.config : run.job.config()));
+  if (!written.ok()) return Complain(ExitCode::kUsage, written);
   if (finish_first) {
     const absl::StatusOr<RunResult> finished = FinishEpoch(options, run.config, &run, *folder);
     if (!finished.ok()) return Complain(CodeOfStart(options, finished.status()), finished.status());
     if (finished->exit_code != 0) return finished->exit_code;
-    folder = RunFolder::Continue(folder->path(), run.source->examples());
-    if (!folder.ok()) return Complain(ExitCode::kUsage, folder.status());
+    const absl::Status rewound = folder->Rewind(run.source->examples());
+    if (!rewound.ok()) return Complain(ExitCode::kUsage, rewound);
     const absl::Status planned = PlanStart(options, &run);
     if (!planned.ok()) return Complain(CodeOfStart(options, planned), planned);
   }
-  const absl::Status written = folder->WriteJob(PrintJob(run.job.config()));
-  if (!written.ok()) return Complain(ExitCode::kUsage, written);
   return RunOnce(options, run, *folder).exit_code;
 }
 
