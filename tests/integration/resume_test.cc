@@ -92,11 +92,11 @@ TEST_F(Resume, Sigusr1TakesACheckpointAndTrainingGoesOn) {
 }
 
 TEST_F(Resume, AnotherNumberOfRanksBeginsWithTheNextEpoch) {
-  const std::string job = WriteJob("job", WriteRows("rows.csv", 60013), "batch { micro: 8 }");
+  const std::string job = WriteJob("job", WriteRows("rows.csv", 30011), "batch { micro: 8 }");
   const std::string output = TrainAndKill(job, {"--checkpoint_steps=40", "--epochs=3"}, 1);
   const Finished run = Capstan({"train", job, "--output=" + output, "--resume", "--epochs=3", "--set=ranks=2"});
   EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_EQ(ResultOf(output).value("examples", 0u), 3 * 60013u);
+  EXPECT_EQ(ResultOf(output).value("examples", 0u), 3 * 30011u);
   EXPECT_THAT(run.err, ::testing::HasSubstr("ranks was 4 and is 2 now"));
 }
 
