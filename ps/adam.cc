@@ -2,7 +2,6 @@
 // count.
 //   m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g^2; w -= lr * (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps)
 // Slots: m, one per weight, then v, one per weight.
-#include <algorithm>
 #include <cmath>
 
 #include "proto/job.pb.h"
@@ -10,15 +9,6 @@
 
 namespace capstan {
 namespace {
-
-// By squaring and not by libm, whose last bit differs between versions.
-double Power(double base, uint64_t exponent) {
-  double power = 1;
-  for (; exponent != 0 && base != 0; exponent >>= 1, base *= base) {
-    if (exponent & 1) power *= base;
-  }
-  return exponent != 0 ? 0 : power;
-}
 
 class Adam final : public Optimizer {
  public:
@@ -30,11 +20,7 @@ class Adam final : public Optimizer {
   uint32_t SlotFloats(uint32_t width) const override { return 2 * width; }
   void InitSlots(float*, uint32_t) const override {}
   StepScalars Prepare(const UpdateContext& context) const override {
-    StepScalars scalars = PrepareRate(learning_rate_, context);
-    const uint64_t t = std::max<uint64_t>(context.step, 1);  // steps come with pushes: 0 must not make a NaN
-    scalars.first_scale = static_cast<float>(1 / (1 - Power(beta1_, t)));
-    scalars.second_scale = static_cast<float>(1 / (1 - Power(beta2_, t)));
-    return scalars;
+    return PrepareAdam(learning_rate_, beta1_, beta2_, context);
   }
 
   void Update(const RowLayout& layout, const RowRef* rows, const float* gradients, size_t n,
@@ -68,10 +54,7 @@ class Adam final : public Optimizer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdam(const OptimizerConfig& config) {
-  CAPSTAN_RETURN_IF_ERROR(CheckSetting("adam", "learning_rate", config.learning_rate(), kRateRange));
-  CAPSTAN_RETURN_IF_ERROR(CheckSetting("adam", "beta1", config.beta1(), kDecayRange));
-  CAPSTAN_RETURN_IF_ERROR(CheckSetting("adam", "beta2", config.beta2(), kDecayRange));
-  CAPSTAN_RETURN_IF_ERROR(CheckSetting("adam", "epsilon", config.epsilon(), kEpsilonRange));
+  CAPSTAN_RETURN_IF_ERROR(CheckAdamSettings("adam", config));
   return std::make_unique<Adam>(config);
 }
 

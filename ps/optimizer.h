@@ -37,6 +37,8 @@ class Optimizer {
   // Fills the slots of a new row, which are zero.
   virtual void InitSlots(float* slots, uint32_t width) const = 0;
   virtual StepScalars Prepare(const UpdateContext& context) const = 0;
+  // l1 and l2 are part of its formula: nobody else applies them.
+  virtual bool HasOwnPenalty() const { return false; }
   // One update of each of n rows. gradients: [n, width], row i belongs to rows[i]; already summed (and
   // divided, if the table asks for means). Raises the rows' update counts and sets last_step. A few rows a
   // call (those the store has just brought into the cache).

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "proto/job.pb.h"
@@ -17,9 +18,25 @@ constexpr OptimizerRow kOptimizers[] = {
     {"sgd", MakeSgd},
     {"adagrad", MakeAdagrad},
     {"adam", MakeAdam},
+    {"momentum", MakeMomentum},
+    {"nesterov", MakeNesterov},
+    {"rowwise_adagrad", MakeRowwiseAdagrad},
+    {"rmsprop", MakeRmsprop},
+    {"adamw", MakeAdamW},
+    {"partial_rowwise_adam", MakePartialRowwiseAdam},
+    {"ftrl", MakeFtrl},
+    {"lamb", MakeLamb},
 };
 
 }  // namespace
+
+double WholePower(double base, uint64_t exponent) {
+  double power = 1;
+  for (; exponent != 0 && base != 0; exponent >>= 1, base *= base) {
+    if (exponent & 1) power *= base;
+  }
+  return exponent != 0 ? 0 : power;
+}
 
 absl::Status CheckSetting(std::string_view optimizer, std::string_view setting, double value,
                           const SettingRange& range) {
@@ -28,6 +45,28 @@ absl::Status CheckSetting(std::string_view optimizer, std::string_view setting, 
   if (value >= range.least && value < range.bound && rounded < range.bound) return absl::OkStatus();
   return InvalidArgument(fmt::format("optimizer {}: {} is {}, want {} <= {} < {}", optimizer, setting, value,
                                      range.least, setting, range.bound));
+}
+
+absl::Status CheckSettings(std::string_view optimizer, std::initializer_list<Setting> settings) {
+  for (const Setting& setting : settings) {
+    CAPSTAN_RETURN_IF_ERROR(CheckSetting(optimizer, setting.name, setting.value, setting.range));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAdamSettings(std::string_view optimizer, const OptimizerConfig& config) {
+  return CheckSettings(optimizer, {{"learning_rate", config.learning_rate(), kRateRange},
+                                   {"beta1", config.beta1(), kDecayRange},
+                                   {"beta2", config.beta2(), kDecayRange},
+                                   {"epsilon", config.epsilon(), kEpsilonRange}});
+}
+
+StepScalars PrepareAdam(float learning_rate, double beta1, double beta2, const UpdateContext& context) {
+  StepScalars scalars = PrepareRate(learning_rate, context);
+  const uint64_t t = std::max<uint64_t>(context.step, 1);  // steps come with pushes: 0 must not make a NaN
+  scalars.first_scale = static_cast<float>(1 / (1 - WholePower(beta1, t)));
+  scalars.second_scale = static_cast<float>(1 / (1 - WholePower(beta2, t)));
+  return scalars;
 }
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerConfig& config) {

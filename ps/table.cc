@@ -46,14 +46,23 @@ absl::StatusOr<TableShape> ShapeOf(const TableSpec& spec) {
 
 absl::StatusOr<std::unique_ptr<Table>> Table::Create(const TableSpec& spec, uint64_t seed) {
   CAPSTAN_ASSIGN_OR_RETURN(TableShape shape, ShapeOf(spec));
+  const std::string while_making = fmt::format("table '{}'", shape.name);
   auto optimizer = MakeOptimizer(spec.optimizer());
-  if (!optimizer.ok()) return While(fmt::format("table '{}'", shape.name), optimizer.status());
-  return std::make_unique<Table>(std::move(shape), std::move(optimizer).value(), seed);
+  if (!optimizer.ok()) return While(while_making, optimizer.status());
+  auto schedule = RateSchedule::Make(spec.optimizer().schedule());
+  if (!schedule.ok()) return While(while_making, schedule.status());
+  auto rules = GradientRules::Make(spec.optimizer(), (*optimizer)->HasOwnPenalty());
+  if (!rules.ok()) return While(while_making, rules.status());
+  return std::make_unique<Table>(std::move(shape), std::move(optimizer).value(), std::move(schedule).value(),
+                                 std::move(rules).value(), seed);
 }
 
-Table::Table(TableShape shape, std::unique_ptr<Optimizer> optimizer, uint64_t seed)
+Table::Table(TableShape shape, std::unique_ptr<Optimizer> optimizer, RateSchedule schedule, GradientRules rules,
+             uint64_t seed)
     : shape_(std::move(shape)),
       optimizer_(std::move(optimizer)),
+      schedule_(std::move(schedule)),
+      rules_(std::move(rules)),
       initial_(seed, shape_.name, shape_.init_scale),
       store_(RowLayout{shape_.width, optimizer_->SlotFloats(shape_.width)}) {}
 
@@ -88,10 +97,15 @@ void Table::Gather(std::span<const Key> keys, float* out) const {
 
 void Table::Apply(std::span<const Key> keys, const float* gradients, const UpdateContext& context) {
   if (shape_.frozen) return;
-  const StepScalars scalars = optimizer_->Prepare(context);
+  UpdateContext scheduled = context;
+  scheduled.lr_factor *= schedule_.Factor(context.step);
+  const StepScalars scalars = optimizer_->Prepare(scheduled);
   store_.FindOrCreate(keys, InitRow(), [&](size_t first, const RowRef* rows, size_t n) {
     if (tracker_ != nullptr) tracker_->BeforeUpdate(keys.data() + first, rows, n);
-    optimizer_->Update(layout(), rows, gradients + first * shape_.width, n, scalars);
+    const float* const given = gradients + first * shape_.width;
+    if (rules_.idle()) return optimizer_->Update(layout(), rows, given, n, scalars);
+    optimizer_->Update(layout(), rows, rules_.Before(rows, given, n, shape_.width), n, scalars);
+    rules_.After(rows, n, shape_.width, scalars.learning_rate);
   });
 }
 

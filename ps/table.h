@@ -11,7 +11,9 @@
 #include "common/status.h"
 #include "common/types.h"
 #include "ps/change_tracker.h"
+#include "ps/gradient_rules.h"
 #include "ps/optimizer.h"
+#include "ps/rate_schedule.h"
 #include "ps/row_store.h"
 
 namespace capstan {
@@ -37,7 +39,7 @@ class Table {
  public:
   // kInvalidArgument names the table and the setting that is out of range. `seed` is the job's.
   static absl::StatusOr<std::unique_ptr<Table>> Create(const TableSpec& spec, uint64_t seed);
-  Table(TableShape shape, std::unique_ptr<Optimizer> optimizer, uint64_t seed);
+  Table(TableShape shape, std::unique_ptr<Optimizer> optimizer, RateSchedule schedule, GradientRules rules, uint64_t seed);
 
   const TableShape& shape() const { return shape_; }
   const RowLayout& layout() const { return store_.layout(); }
@@ -87,6 +89,8 @@ class Table {
 
   TableShape shape_;
   std::unique_ptr<Optimizer> optimizer_;
+  RateSchedule schedule_;
+  GradientRules rules_;
   InitialValue initial_;
   RowStore store_;
   std::unique_ptr<ChangeTracker> tracker_;

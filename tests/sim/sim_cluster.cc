@@ -9,6 +9,7 @@
 #include <glog/logging.h>
 
 #include "proto/checkpoint.pb.h"
+#include "ps/optimizer.h"
 #include "ps/shard_core.h"
 #include "ps/table.h"
 #include "scheduler/checkpoint_folders.h"
@@ -412,6 +413,8 @@ Scenario DrawScenario(uint64_t seed, const std::string& consistency) {
   Scenario scenario;
   JobShape& shape = scenario.shape;
   shape.consistency = consistency;
+  const std::vector<std::string_view> optimizers = OptimizerNames();
+  shape.optimizer = optimizers[seed % optimizers.size()];
   shape.ranks = 1 + static_cast<uint32_t>(random.Below(5));
   shape.workers = 1 + static_cast<uint32_t>(random.Below(shape.ranks));
   shape.servers = 1 + static_cast<uint32_t>(random.Below(3));

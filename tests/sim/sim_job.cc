@@ -11,7 +11,7 @@ constexpr uint32_t kBitsWidth = 3;
 constexpr uint32_t kPartitions = 64;
 constexpr uint64_t kSeed = 7;
 
-void AddTable(EffectiveJob* job, const std::string& name, uint32_t width, bool mean, const char* optimizer,
+void AddTable(EffectiveJob* job, const std::string& name, uint32_t width, bool mean, const std::string& optimizer,
               double rate) {
   TableSpec* table = job->add_table();
   table->set_id(static_cast<uint32_t>(job->table_size() - 1));
@@ -52,7 +52,13 @@ EffectiveJob MakeJob(const JobShape& shape) {
   checkpoint.set_timeout_ms(20000);
   AddTable(&job, "census", 1, false, "sgd", 1.0);
   AddTable(&job, "sums", 2, false, "sgd", 1.0);
-  AddTable(&job, "bits", kBitsWidth, true, "adam", 0.05);
+  AddTable(&job, "bits", kBitsWidth, true, shape.optimizer, 0.05);
+  ScheduleConfig& schedule = *job.mutable_table(2)->mutable_optimizer()->mutable_schedule();
+  schedule.set_kind("cosine");
+  schedule.set_warmup_steps(3);
+  schedule.set_steps(4);
+  schedule.set_restart_growth(2);
+  schedule.set_end_factor(0.25);
   uint64_t row = 0;
   for (const uint32_t rows : shape.split_rows) {
     DataPlan::Split* split = job.mutable_plan()->add_split();

@@ -1,7 +1,8 @@
 // The job that a simulated cluster trains: three tables whose right answer is known.
 //   census  +1 per row and epoch: every sample once
 //   sums    integers per key: no gradient lost, doubled or put to a wrong key
-//   bits    Adam on gradients that depend on the pulled weights: any other order of a sum, divisor or step shows
+//   bits    any optimizer with a schedule, on gradients that depend on the pulled weights: any other order of a sum,
+//           divisor or step shows
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,7 @@ struct JobShape {
   uint32_t checkpoint_steps = 0;
   bool checkpoint_epochs = false;
   uint32_t checkpoint_full_every = 3;
+  std::string optimizer = "adam";  // of the table `bits`
 };
 
 EffectiveJob MakeJob(const JobShape& shape);

@@ -11,9 +11,11 @@
 #include "common/file_system.h"
 #include "common/partition_map.h"
 #include "data/schema.h"
+#include "ps/optimizer.h"
 #include "ps/table.h"
 #include "storage/checkpoint_root.h"
 #include "tests/tools/inspect_testing.h"
+#include "tools/inspect/opened.h"
 
 namespace capstan {
 namespace {
@@ -221,6 +223,27 @@ TEST(InspectStat, CountsWhatThereIs) {
 void ExpectFloats(const json& seen, const std::vector<float>& values, size_t first, size_t count) {
   EXPECT_EQ(seen.get<std::vector<float>>(), std::vector<float>(values.begin() + static_cast<ptrdiff_t>(first),
                                                                values.begin() + static_cast<ptrdiff_t>(first + count)));
+}
+
+// What the rules of ps/ keep in a row, and the names that inspection has for it.
+TEST(InspectGet, EverySlotOfEveryOptimizerHasAName) {
+  for (const std::string_view name : OptimizerNames()) {
+    SCOPED_TRACE(name);
+    TableSpec table;
+    table.set_width(6);
+    table.mutable_optimizer()->set_name(std::string(name));
+    const auto optimizer = MakeOptimizer(table.optimizer());
+    ASSERT_TRUE(optimizer.ok()) << optimizer.status();
+    const uint32_t slots = (*optimizer)->SlotFloats(table.width());
+    uint32_t named = 0;
+    for (const NamedSlot& slot : SlotNames(table, slots)) {
+      EXPECT_NE(slot.name, "slots");
+      named += slot.floats;
+    }
+    EXPECT_EQ(named, slots);
+    ASSERT_EQ(SlotNames(table, slots + 1).size(), 1u) << "another layout than this build's";
+    EXPECT_EQ(SlotNames(table, slots + 1)[0].name, "slots");
+  }
 }
 
 TEST(InspectGet, APersonsValueLeadsToTheRowThatTrainingMade) {

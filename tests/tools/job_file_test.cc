@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -271,6 +272,38 @@ TEST(JobFile, AProblemNamesTheFlagThatMadeIt) {
   EXPECT_THAT(message, HasSubstr("--data=lost.csv: data.train[0]: no file 'lost.csv'"));
   EXPECT_THAT(std::string(file->Override("--workers", "cluster.workers", "two").message()),
               HasSubstr("--workers=two: 'two' is no value"));
+}
+
+TEST(JobFile, ChecksTheSettingsOfOptimizersAndSchedules) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"optimizer.learning_rate=0", "optimizer.learning_rate: 0 is not above 0"},
+      {"optimizer.momentum=1", "optimizer.momentum: 1 is not"},
+      {"optimizer.decay=-0.5", "optimizer.decay"},
+      {"optimizer.weight_decay=-1", "optimizer.weight_decay"},
+      {"optimizer.l1=-1", "optimizer.l1"},
+      {"optimizer.l2=1e9", "optimizer.l2"},
+      {"optimizer.beta=0", "optimizer.beta"},
+      {"optimizer.clip_value=-1", "optimizer.clip_value"},
+      {"optimizer.clip_norm=-1", "optimizer.clip_norm"},
+      {"optimizer.schedule.kind=cosin", "no schedule 'cosin'; did you mean 'cosine'?"},
+      {"optimizer.schedule.kind=step", "needs one of them"},
+      {"optimizer.schedule.kind=inverse_sqrt", "needs one of them"},
+      {"optimizer.schedule.warmup_start=1.5", "optimizer.schedule.warmup_start"},
+      {"optimizer.schedule.end_factor=-1", "optimizer.schedule.end_factor"},
+      {"optimizer.schedule.step_factor=2", "optimizer.schedule.step_factor"},
+      {"optimizer.schedule.start_factor=2", "optimizer.schedule.start_factor"},
+      {"optimizer.schedule.peak_at=2", "optimizer.schedule.peak_at"},
+      {"optimizer.schedule.power=0.7", "a multiple of 0.5"},
+      {"optimizer.schedule.boundary=5,5", "boundary[1]: 5: boundaries increase"},
+      {"table_rule+=table: 'x' optimizer { clip_norm: -1 }", "table_rule[0].optimizer.clip_norm"},
+  };
+  const auto fs = DiskWith(kGood);
+  for (const auto& [set, says] : cases) {
+    const auto job = FinishWith(*fs, {set});
+    ASSERT_FALSE(job.ok()) << set;
+    EXPECT_THAT(std::string(job.status().message()), HasSubstr(says));
+  }
+  EXPECT_TRUE(FinishWith(*fs, {"optimizer.schedule.kind=one_cycle", "optimizer.clip_norm=1"}).ok());
 }
 
 TEST(JobFile, DataFilesAreFoundHereThenBesideTheJob) {

@@ -89,6 +89,25 @@ TEST(PlanJob, ATableKeepsTheOptimizerOfItsModel) {
   EXPECT_EQ(job.table(0).optimizer().learning_rate(), 1.0);
 }
 
+TEST(PlanJob, AScheduleWithoutALengthSpansTheRun) {
+  const auto fs = DiskWithJob(
+      "epochs: 3 batch { global: 400 }\n"
+      "optimizer { name: 'adam' schedule { kind: 'linear' warmup_steps: 5 } }\n"
+      "table_rule { table: 'wide*' optimizer { name: 'sgd' schedule { kind: 'cosine' steps: 7 } } }\n");
+  EffectiveJob job;
+  ASSERT_EQ(Plan(*fs, &job), absl::OkStatus());
+  const uint64_t steps = (static_cast<uint64_t>(job.plan().split_size()) + 1) / 2;  // a batch each, two ranks
+  for (const TableSpec& table : job.table()) {
+    const bool wide = table.name().rfind("wide", 0) == 0;
+    EXPECT_EQ(table.optimizer().schedule().steps(), wide ? 7 : 3 * steps - 4) << table.name();
+  }
+  EXPECT_EQ(job.config().optimizer().schedule().steps(), 0u) << "a resume works it out again";
+  job.mutable_config()->set_epochs(1);
+  job.mutable_config()->mutable_optimizer()->mutable_schedule()->set_warmup_steps(1000);
+  ASSERT_EQ(FillTables(&job), absl::OkStatus());
+  EXPECT_EQ(job.table(job.table_size() - 1).optimizer().schedule().steps(), 1u);
+}
+
 TEST(PlanJob, ARuleWithoutATableIsRefused) {
   const auto fs = DiskWithJob("table_rule { table: 'wode' optimizer { name: 'sgd' } }\n");
   EffectiveJob job;

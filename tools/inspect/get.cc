@@ -92,11 +92,10 @@ absl::StatusOr<Json> RowJson(const CheckpointReader& reader, const Wanted& wante
   const auto fill = [&](const StoredRow& row) {
     json["weights"] = std::vector<float>(row.values, row.values + std::min(table.width(), row.floats));
     const uint32_t slots = row.floats - std::min(table.width(), row.floats);
-    const std::vector<std::string> names = SlotNames(table, slots);
-    for (size_t i = 0; i < names.size(); ++i) {
-      const uint32_t each = slots / static_cast<uint32_t>(names.size());
-      const float* const begin = row.values + table.width() + i * each;
-      json[names[i]] = std::vector<float>(begin, begin + each);
+    const float* begin = row.values + table.width();
+    for (const NamedSlot& slot : SlotNames(table, slots)) {
+      json[slot.name] = std::vector<float>(begin, begin + slot.floats);
+      begin += slot.floats;
     }
     json["updates"] = row.updates;
     json["last_step"] = row.last_step;

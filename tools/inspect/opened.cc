@@ -5,6 +5,8 @@
 #include <ctime>
 #include <filesystem>
 #include <regex>
+#include <string_view>
+#include <utility>
 
 #include <fmt/chrono.h>
 #include <fmt/core.h>
@@ -52,12 +54,36 @@ std::string TableNames(const CheckpointReader& reader) {
   return names;
 }
 
-std::vector<std::string> SlotNames(const TableSpec& table, uint32_t slots) {
-  const std::string& optimizer = table.optimizer().name();
+std::vector<NamedSlot> SlotNames(const TableSpec& table, uint32_t slots) {
+  // What ps/ keeps per row, in its order; 0: one float a row. A checkpoint is read without the servers' code.
+  struct Known {
+    std::string_view optimizer;
+    std::vector<std::pair<const char*, bool>> slots;  // name, whether there is one per weight
+  };
+  static const std::vector<Known> kKnown = {
+      {"momentum", {{"velocity", true}}},
+      {"nesterov", {{"velocity", true}}},
+      {"adagrad", {{"accumulator", true}}},
+      {"rowwise_adagrad", {{"accumulator", false}}},
+      {"rmsprop", {{"v", true}}},
+      {"adam", {{"m", true}, {"v", true}}},
+      {"adamw", {{"m", true}, {"v", true}}},
+      {"lamb", {{"m", true}, {"v", true}}},
+      {"partial_rowwise_adam", {{"m", true}, {"v", false}}},
+      {"ftrl", {{"z", true}, {"n", true}}},
+  };
   if (slots == 0) return {};
-  if (optimizer == "adagrad" && slots == table.width()) return {"accumulator"};
-  if (optimizer == "adam" && slots == 2 * table.width()) return {"m", "v"};
-  return {"slots"};
+  for (const Known& known : kKnown) {
+    if (known.optimizer != table.optimizer().name()) continue;
+    std::vector<NamedSlot> named;
+    uint32_t floats = 0;
+    for (const auto& [name, per_weight] : known.slots) {
+      named.push_back({name, per_weight ? table.width() : 1});
+      floats += named.back().floats;
+    }
+    if (floats == slots) return named;
+  }
+  return {{"slots", slots}};
 }
 
 uint64_t UpdateClockOf(const CheckpointReader& reader) {

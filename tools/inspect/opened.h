@@ -28,8 +28,12 @@ absl::StatusOr<std::vector<const TableSpec*>> ChooseTables(const CheckpointReade
 const TableSpec* FindTable(const CheckpointReader& reader, const std::string& name);
 std::string TableNames(const CheckpointReader& reader);
 
-// "accumulator [0 … width)", "m", "v" … in the order of the row's floats after its weights; "" where it is not known.
-std::vector<std::string> SlotNames(const TableSpec& table, uint32_t slots);
+// "accumulator", "m", "v" … in the order of the row's floats after its weights; all of them "slots" where it is not known.
+struct NamedSlot {
+  std::string name;
+  uint32_t floats;  // one per weight, or one for the row
+};
+std::vector<NamedSlot> SlotNames(const TableSpec& table, uint32_t slots);
 // What `last_step` of rows counts: the newest value. Sync: steps that had examples; ssp and async: of the rank that is
 // furthest. Not the checkpoint's step, which counts the batches of all ranks and the closing steps of epochs too.
 uint64_t UpdateClockOf(const CheckpointReader& reader);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include <fmt/core.h>
 #include <google/protobuf/descriptor.h>
@@ -129,15 +130,60 @@ class Checker {
     if (std::find(known.begin(), known.end(), o.name()) == known.end()) {
       Error(key + ".name", fmt::format("no optimizer '{}'{}", o.name(), NameHint(o.name(), known)));
     }
-    CheckNumber(key + ".learning_rate", o.learning_rate(), o.learning_rate() > 0 && o.learning_rate() <= 1e6,
-                "above 0 and at most 1e6");
-    CheckNumber(key + ".beta1", o.beta1(), o.beta1() >= 0 && o.beta1() < 1,
-                "from 0 to below 1 (decay of the mean)");
-    CheckNumber(key + ".beta2", o.beta2(), o.beta2() >= 0 && o.beta2() < 1,
-                "from 0 to below 1 (decay of the squares)");
-    CheckNumber(key + ".epsilon", o.epsilon(), o.epsilon() >= 0 && o.epsilon() <= 1, "from 0 to 1");
-    CheckNumber(key + ".initial_accumulator", o.initial_accumulator(),
-                o.initial_accumulator() >= 0 && o.initial_accumulator() <= 1e6, "from 0 to 1e6");
+    struct Number {
+      const char* name;
+      double value;
+      bool fits;
+      const char* wanted;
+    };
+    const auto decays = [](double value) { return value >= 0 && value < 1; };
+    const auto within = [](double value, double most) { return value >= 0 && value <= most; };
+    const Number numbers[] = {
+        {"learning_rate", o.learning_rate(), o.learning_rate() > 0 && o.learning_rate() <= 1e6, "above 0 and at most 1e6"},
+        {"beta1", o.beta1(), decays(o.beta1()), "from 0 to below 1 (decay of the mean)"},
+        {"beta2", o.beta2(), decays(o.beta2()), "from 0 to below 1 (decay of the squares)"},
+        {"epsilon", o.epsilon(), within(o.epsilon(), 1), "from 0 to 1"},
+        {"initial_accumulator", o.initial_accumulator(), within(o.initial_accumulator(), 1e6), "from 0 to 1e6"},
+        {"momentum", o.momentum(), decays(o.momentum()), "from 0 to below 1"},
+        {"decay", o.decay(), decays(o.decay()), "from 0 to below 1 (decay of the squares)"},
+        {"weight_decay", o.weight_decay(), within(o.weight_decay(), 1e6), "from 0 to 1e6"},
+        {"l1", o.l1(), within(o.l1(), 1e6), "from 0 to 1e6"},
+        {"l2", o.l2(), within(o.l2(), 1e6), "from 0 to 1e6"},
+        {"beta", o.beta(), o.beta() > 0 && o.beta() <= 1e6, "above 0 and at most 1e6"},
+        {"clip_value", o.clip_value(), within(o.clip_value(), 1e30), "from 0 (off) to 1e30"},
+        {"clip_norm", o.clip_norm(), within(o.clip_norm(), 1e30), "from 0 (off) to 1e30"},
+    };
+    for (const Number& n : numbers) CheckNumber(fmt::format("{}.{}", key, n.name), n.value, n.fits, n.wanted);
+    CheckSchedule(key + ".schedule", o.schedule());
+  }
+
+  // What can be said before the length of the run is known; ps/rate_schedule.cc has the last word.
+  void CheckSchedule(const std::string& key, const ScheduleConfig& s) {
+    const std::vector<std::string> kinds = {"constant",     "linear", "cosine",   "polynomial",
+                                            "inverse_sqrt", "step",   "one_cycle"};
+    if (std::find(kinds.begin(), kinds.end(), s.kind()) == kinds.end()) {
+      Error(key + ".kind", fmt::format("no schedule '{}'{}", s.kind(), NameHint(s.kind(), kinds)));
+    }
+    const std::pair<const char*, double> shares[] = {{"warmup_start", s.warmup_start()},
+                                                     {"end_factor", s.end_factor()},
+                                                     {"step_factor", s.step_factor()},
+                                                     {"start_factor", s.start_factor()},
+                                                     {"peak_at", s.peak_at()}};
+    for (const auto& [name, value] : shares) {
+      CheckNumber(fmt::format("{}.{}", key, name), value, value >= 0 && value <= 1, "from 0 to 1");
+    }
+    CheckNumber(key + ".power", s.power(), s.power() >= 0.5 && s.power() <= 16 && 2 * s.power() == std::floor(2 * s.power()),
+                "a multiple of 0.5 from 0.5 to 16");
+    if (s.kind() == "step" && s.steps() == 0 && s.boundary_size() == 0) {
+      Error(key + ".steps", "is 0 and there is no 'boundary'; a schedule of steps needs one of them");
+    }
+    if (s.kind() == "inverse_sqrt" && s.steps() == 0 && s.warmup_steps() == 0) {
+      Error(key + ".steps", "is 0 and so is warmup_steps; inverse_sqrt needs one of them");
+    }
+    for (int i = 0; i < s.boundary_size(); ++i) {
+      if (s.boundary(i) > (i == 0 ? 0 : s.boundary(i - 1))) continue;
+      Error(fmt::format("{}.boundary[{}]", key, i), fmt::format("{}: boundaries increase, from 1", s.boundary(i)));
+    }
   }
 
   void CheckTableRules(const std::vector<std::string>& optimizers) {

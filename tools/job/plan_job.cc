@@ -1,11 +1,16 @@
 #include "tools/job/plan_job.h"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/core.h>
 
+#include "common/batch_plan.h"
 #include "data/dataset.h"
 #include "models/model.h"
 #include "proto/control.pb.h"
@@ -34,6 +39,34 @@ absl::Status CheckRulesMatch(const EffectiveJob& job) {
   return absl::OkStatus();
 }
 
+// The optimizer steps of the whole run, from its first epoch: later ones deal the splits out otherwise, and may differ by
+// a few. In async and ssp it is what a rank does on average, for its clock is what a schedule follows there.
+uint64_t StepsOfRun(const EffectiveJob& job) {
+  const JobConfig& config = job.config();
+  const uint64_t rows = uint64_t{std::max(1u, config.batch().micro())} * std::max(1u, config.batch().accumulation());
+  std::vector<uint32_t> split_rows;
+  for (const DataPlan::Split& split : job.plan().split()) split_rows.push_back(split.rows());
+  const BatchPlan plan(config.seed(), split_rows, static_cast<uint32_t>(std::min<uint64_t>(rows, UINT32_MAX)));
+  const uint32_t ranks = std::max(1u, config.ranks());
+  const std::vector<uint32_t> order = plan.SplitOrder(0);
+  std::vector<uint64_t> batches(ranks);
+  for (size_t i = 0; i < order.size(); ++i) batches[i % ranks] += plan.BatchesOfSplit(order[i]);
+  uint64_t of_epoch = *std::max_element(batches.begin(), batches.end());
+  if (config.consistency() != "sync") {
+    of_epoch = (std::accumulate(batches.begin(), batches.end(), uint64_t{0}) + ranks - 1) / ranks;
+  }
+  return of_epoch * config.epochs();
+}
+
+// A schedule without a length takes what is left of the run behind its warm-up.
+void FillSchedule(uint64_t steps_of_run, ScheduleConfig* schedule) {
+  static constexpr std::string_view kWholeRun[] = {"linear", "cosine", "polynomial", "one_cycle"};
+  const bool whole = std::find(std::begin(kWholeRun), std::end(kWholeRun), schedule->kind()) != std::end(kWholeRun);
+  if (!whole || schedule->steps() != 0) return;
+  const uint64_t before = std::max<uint64_t>(schedule->warmup_steps(), 1) - 1;
+  schedule->set_steps(steps_of_run > before ? steps_of_run - before : 1);
+}
+
 }  // namespace
 
 absl::Status FillTables(EffectiveJob* job) {
@@ -41,6 +74,7 @@ absl::Status FillTables(EffectiveJob* job) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
                            MakeModel(config.model(), ShapeOf(config.data())));
   job->clear_table();
+  const uint64_t steps_of_run = StepsOfRun(*job);
   for (const TableSpec& spec : model->tables()) {
     TableSpec* table = job->add_table();
     *table = spec;
@@ -52,6 +86,7 @@ absl::Status FillTables(EffectiveJob* job) {
       *table->mutable_optimizer() = rule.optimizer();
       break;
     }
+    FillSchedule(steps_of_run, table->mutable_optimizer()->mutable_schedule());
   }
   return CheckRulesMatch(*job);
 }

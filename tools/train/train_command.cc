@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "common/exit_code.h"
+#include "proto/control.pb.h"
 #include "tools/job/job_text.h"
 #include "tools/launcher/progress.h"
 #include "tools/launcher/run_folder.h"
@@ -57,6 +58,12 @@ absl::StatusOr<RunResult> FinishEpoch(const TrainOptions& options, const JobConf
   rest.config.mutable_data()->clear_eval();
   Print(stderr, "{}: epoch {} is finished as it was begun\n", run->source->ChangedPlan(wanted), rest.config.epochs());
   CAPSTAN_RETURN_IF_ERROR(run->source->PlanJob(rest.config, &rest.job));
+  // The epochs say where this part ends, and must not shorten a schedule that spans the whole run.
+  for (TableSpec& table : *rest.job.mutable_table()) {
+    for (const TableSpec& before : run->source->job().table()) {
+      if (before.name() == table.name()) *table.mutable_optimizer() = before.optimizer();
+    }
+  }
   CAPSTAN_ASSIGN_OR_RETURN(rest.start, run->source->Start(rest.job));
   RunResult result = RunOnce(options, rest, folder);
   if (result.exit_code != 0) return result;

@@ -1,0 +1,63 @@
+// Lazy Adam (adam.cc) with decoupled weight decay (Loshchilov, Hutter 2019), of the rows a step touches:
+//   w -= lr * ((m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps) + wd*w)
+// Slots: m, one per weight, then v, one per weight.
+#include <cmath>
+
+#include "proto/job.pb.h"
+#include "ps/optimizers.h"
+
+namespace capstan {
+namespace {
+
+class AdamW final : public Optimizer {
+ public:
+  explicit AdamW(const OptimizerConfig& config)
+      : learning_rate_(static_cast<float>(config.learning_rate())),
+        beta1_(config.beta1()),
+        beta2_(config.beta2()),
+        epsilon_(static_cast<float>(config.epsilon())),
+        weight_decay_(static_cast<float>(config.weight_decay())) {}
+  uint32_t SlotFloats(uint32_t width) const override { return 2 * width; }
+  void InitSlots(float*, uint32_t) const override {}
+  StepScalars Prepare(const UpdateContext& context) const override {
+    return PrepareAdam(learning_rate_, beta1_, beta2_, context);
+  }
+
+  void Update(const RowLayout& layout, const RowRef* rows, const float* gradients, size_t n,
+              const StepScalars& scalars) const override {
+    const uint32_t width = layout.width;
+    const float b1 = static_cast<float>(beta1_), c1 = static_cast<float>(1 - beta1_);
+    const float b2 = static_cast<float>(beta2_), c2 = static_cast<float>(1 - beta2_);
+    const float s1 = scalars.first_scale, s2 = scalars.second_scale;
+    const float rate = scalars.learning_rate, epsilon = epsilon_, decay = weight_decay_;
+    for (size_t i = 0; i < n; ++i) {
+      float* __restrict w = rows[i].weights();
+      float* __restrict m = rows[i].slots(layout);
+      float* __restrict v = m + width;
+      const float* __restrict g = gradients + i * width;
+      for (uint32_t j = 0; j < width; ++j) {
+        m[j] = b1 * m[j] + c1 * g[j];
+        v[j] = b2 * v[j] + c2 * (g[j] * g[j]);
+        w[j] -= rate * (m[j] * s1 / (std::sqrt(v[j] * s2) + epsilon) + decay * w[j]);
+      }
+      CountUpdate(rows[i].counters(layout), scalars);
+    }
+  }
+
+ private:
+  const float learning_rate_;
+  const double beta1_;
+  const double beta2_;
+  const float epsilon_;
+  const float weight_decay_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdamW(const OptimizerConfig& config) {
+  CAPSTAN_RETURN_IF_ERROR(CheckAdamSettings("adamw", config));
+  CAPSTAN_RETURN_IF_ERROR(CheckSetting("adamw", "weight_decay", config.weight_decay(), kRateRange));
+  return std::make_unique<AdamW>(config);
+}
+
+}  // namespace capstan
