@@ -10,6 +10,8 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "tools/launcher/run_lock.h"
+
 namespace capstan {
 namespace {
 
@@ -111,6 +113,7 @@ absl::StatusOr<RunFolder> RunFolder::Continue(const std::string& path, uint64_t 
   CAPSTAN_ASSIGN_OR_RETURN(RunFolder folder, Open(path));
   FileSystem& fs = PosixFileSystem();
   CAPSTAN_RETURN_IF_ERROR(fs.MakeFolders(path + "/logs"));
+  CAPSTAN_RETURN_IF_ERROR(ForgetRunLock(path));  // before the result goes: without both the run would seem dead
   const absl::Status removed = fs.Remove(path + "/result.json");
   if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
   // What came after the checkpoint is trained, and told, once more.

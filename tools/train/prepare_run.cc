@@ -41,7 +41,7 @@ absl::Status CompleteResume(TrainOptions* options, std::unique_ptr<ResumeSource>
     options->resume = options->output;
   }
   std::vector<std::string> notes;
-  CAPSTAN_ASSIGN_OR_RETURN(*source, ResumeSource::Open(PosixFileSystem(), options->resume, &notes));
+  CAPSTAN_ASSIGN_OR_RETURN(*source, ResumeSource::Open(PosixFileSystem(), options->resume, CheckpointCheck::kFiles, &notes));
   Tell(notes);
   const std::string run = RunOf((*source)->folder());
   if (options->output.empty()) options->output = run;
@@ -83,7 +83,8 @@ absl::Status PlanStart(const TrainOptions& options, PreparedRun* run) {
   } else if (!options.warm_start.empty()) {
     std::vector<std::string> notes;
     CAPSTAN_ASSIGN_OR_RETURN(run->start,
-                             WarmStart(PosixFileSystem(), options.warm_start, options.tables, run->job, &notes));
+                             WarmStart(PosixFileSystem(), options.warm_start, CheckpointCheck::kFiles,
+                                                   options.tables, run->job, &notes));
     Tell(notes);
   }
   return absl::OkStatus();

@@ -12,12 +12,14 @@
 #include "proto/control.pb.h"
 #include "storage/saved_model.h"
 #include "tools/eval/evaluate.h"
+#include "tools/launcher/run_lock.h"
 #include "tools/train/run_recorder.h"
 
 namespace capstan {
 
 SchedulerSide::SchedulerSide(SchedulerSideOptions options, const EffectiveJob& job, RunFolder& folder)
     : options_(std::move(options)), job_(std::make_unique<EffectiveJob>(job)), folder_(folder) {
+  lock_ = RunLock::Hold(folder_.path());
   const JobConfig& config = job.config();
   RunRecorder::Settings settings;
   settings.total_examples = job.plan().rows() * config.epochs();
@@ -42,6 +44,7 @@ SchedulerSide::SchedulerSide(SchedulerSideOptions options, const EffectiveJob& j
   node.make_transport = options_.make_transport;
   node.file_system = &PosixFileSystem();
   node.on_bound = options_.on_bound;
+  node.on_ready = options_.on_ready;
   node_ = std::make_unique<SchedulerNode>(std::move(node), job, *recorder_);
 }
 

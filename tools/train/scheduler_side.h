@@ -21,11 +21,13 @@ struct SchedulerSideOptions {
   bool heartbeats = true;
   ProgressView* view = nullptr;                                // null: metrics.jsonl only
   std::function<void(const std::string& endpoint)> on_bound;
+  std::function<void()> on_ready;                              // SchedulerNodeOptions::on_ready; may be empty
   std::function<void(const std::string& line)> log;
   std::function<void()> on_training_end;                       // before evaluation; may be empty
   StartPoint start;                                            // where training begins
 };
 
+class RunLock;
 class RunRecorder;
 
 class SchedulerSide {
@@ -46,6 +48,7 @@ class SchedulerSide {
   const SchedulerSideOptions options_;
   std::unique_ptr<EffectiveJob> job_;
   RunFolder& folder_;
+  std::unique_ptr<RunLock> lock_;  // whoever waits for result.json sees that we live
   std::unique_ptr<RunRecorder> recorder_;
   std::unique_ptr<SchedulerNode> node_;
   std::atomic<bool> stopped_{false}, terminated_{false};
