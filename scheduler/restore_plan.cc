@@ -45,8 +45,8 @@ std::string SchemaOf(const JobConfig& config) {
   std::string text;
   for (const FeatureConfig& feature : config.data().feature()) {
     text += fmt::format("{}({}, kind {}, normalize {}, missing {}, salt '{}'); ", feature.name(), feature.column(),
-                        static_cast<int>(feature.kind()), static_cast<int>(feature.normalize()),
-                        static_cast<int>(feature.missing()), feature.salt());
+                        FeatureConfig::Kind_Name(feature.kind()), FeatureConfig::Normalize_Name(feature.normalize()),
+                        FeatureConfig::Missing_Name(feature.missing()), feature.salt());
   }
   return text;
 }

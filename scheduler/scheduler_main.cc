@@ -65,11 +65,12 @@ absl::Status LoadPlanned(PreparedRun* run) {
     return InvalidArgument(fmt::format("--effective_job={} is no planned job", FLAGS_effective_job));
   }
   std::vector<std::string> notes;
+  constexpr CheckpointCheck kChecked = CheckpointCheck::kRecords;  // `capstan train` has read all of it
   if (!FLAGS_resume.empty()) {
-    CAPSTAN_ASSIGN_OR_RETURN(run->source, ResumeSource::Open(fs, FLAGS_resume, &notes));
+    CAPSTAN_ASSIGN_OR_RETURN(run->source, ResumeSource::Open(fs, FLAGS_resume, kChecked, &notes));
     CAPSTAN_ASSIGN_OR_RETURN(run->start, run->source->Start(run->job));
   } else if (!FLAGS_warm_start.empty()) {
-    CAPSTAN_ASSIGN_OR_RETURN(run->start, WarmStart(fs, FLAGS_warm_start, FLAGS_tables, run->job, &notes));
+    CAPSTAN_ASSIGN_OR_RETURN(run->start, WarmStart(fs, FLAGS_warm_start, kChecked, FLAGS_tables, run->job, &notes));
   }
   for (const std::string& note : notes) LogLine(note);
   return absl::OkStatus();

@@ -95,6 +95,7 @@ SchedulerResult SchedulerNode::Run() {
     checkpoints = *std::move(opened);
     core_options.checkpoints = checkpoints.get();
   }
+  if (options_.on_ready) options_.on_ready();
   NodeOutbox outbox(*transport);
   MetricsRegistry metrics;
   SchedulerCore core(std::move(core_options), *job_, outbox, metrics, events_);

@@ -22,6 +22,7 @@ struct SchedulerNodeOptions {
   std::string checkpoint_root;  // seen by all servers; empty: nothing is stored
   std::string state_folder;     // of this job's scheduler alone; empty: its state is not kept
   std::function<void(const std::string& endpoint)> on_bound;  // the real endpoint; before anything else
+  std::function<void()> on_ready;  // from here on all that join are told how the job ends; not after an early failure
 };
 
 struct SchedulerResult {

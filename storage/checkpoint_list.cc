@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include <fmt/core.h>
 
 #include "storage/checkpoint_format.h"
 #include "storage/checkpoint_records.h"
+#include "storage/folder_lock.h"
 
 namespace capstan {
 
@@ -47,11 +49,21 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(FileSystem& fs, con
   return entries;
 }
 
-absl::StatusOr<CheckpointEntry> NewestGoodCheckpoint(FileSystem& fs, const std::string& root,
+// Whether all of it is as it was written, as far as `check` looks.
+static absl::Status CheckOne(FileSystem& fs, const std::string& folder, CheckpointCheck check) {
+  // Retention leaves it alone while it is read.
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<FolderLock> lock, FolderLock::Shared(folder + "/" + kManifestFile));
+  CAPSTAN_ASSIGN_OR_RETURN(const CheckpointRecords records, CheckpointRecords::Load(fs, folder));
+  uint64_t bytes = 0;
+  return check == CheckpointCheck::kRecords ? absl::OkStatus()
+                                            : CheckFileHashes(fs, folder, records.manifest, {}, &bytes);
+}
+
+absl::StatusOr<CheckpointEntry> NewestGoodCheckpoint(FileSystem& fs, const std::string& root, CheckpointCheck check,
                                                      std::vector<std::string>* skipped) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(fs, root, skipped));
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    const absl::Status status = CheckpointRecords::Load(fs, entry->folder).status();
+    const absl::Status status = CheckOne(fs, entry->folder, check);
     if (status.ok()) return *entry;
     const absl::StatusOr<bool> there = fs.Exists(entry->folder);
     if (there.ok() && !*there) continue;
@@ -80,19 +92,46 @@ std::vector<uint64_t> KeptBy(const RetentionPolicy& policy, const std::vector<Ch
   return kept;
 }
 
-absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& path,
-                                           std::vector<std::string>* skipped) {
-  CAPSTAN_ASSIGN_OR_RETURN(const bool single, fs.Exists(path + "/" + kManifestFile));
-  if (single) return path;
+// Why there is no checkpoint at `path`, where neither a manifest nor a root's file is.
+static absl::Status WhyNoCheckpoint(FileSystem& fs, const std::string& path) {
+  CAPSTAN_ASSIGN_OR_RETURN(const bool there, fs.Exists(path));
+  if (!there) return NotFound(fmt::format("'{}' does not exist", path));
   for (const std::string& root : {path + "/checkpoints", path}) {
-    const absl::StatusOr<bool> is_root = fs.Exists(root + "/capstan-root.pb");
-    if (!is_root.ok() || !*is_root) continue;
-    const absl::StatusOr<CheckpointEntry> newest = NewestGoodCheckpoint(fs, root, skipped);
-    if (!newest.ok()) return newest.status();
-    return newest->folder;
+    const absl::StatusOr<std::vector<std::string>> names = fs.List(root);
+    if (absl::IsNotFound(names.status()) || absl::IsInvalidArgument(names.status())) continue;
+    CAPSTAN_RETURN_IF_ERROR(names.status());
+    for (auto name = names->rbegin(); name != names->rend(); ++name) {
+      if (!ParseCheckpointFolderName(*name).ok()) continue;
+      return DataLoss(fmt::format("'{}' has checkpoints, but not the file capstan-root.pb, which says whose they are: "
+                                  "restore it from a copy, or name a checkpoint: {}/{}",
+                                  root, root, *name));
+    }
   }
   return NotFound(fmt::format("'{}' is no checkpoint: wanted a run's folder, its checkpoints folder, or one of the "
                               "C000001 … in it", path));
+}
+
+absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& path, CheckpointCheck check,
+                                           std::vector<std::string>* skipped) {
+  const auto unseen = [&path](const absl::Status& status) {
+    return DataLoss(fmt::format("'{}' cannot be looked into: {}", path, std::string(status.message())));
+  };
+  const absl::StatusOr<bool> single = fs.Exists(path + "/" + kManifestFile);
+  if (!single.ok()) return unseen(single.status());
+  if (*single) {
+    if (check == CheckpointCheck::kFiles) CAPSTAN_RETURN_IF_ERROR(CheckOne(fs, path, check));
+    return path;
+  }
+  for (const std::string& root : {path + "/checkpoints", path}) {
+    const absl::StatusOr<bool> is_root = fs.Exists(root + "/capstan-root.pb");
+    if (!is_root.ok()) return unseen(is_root.status());
+    if (!*is_root) continue;
+    const absl::StatusOr<CheckpointEntry> newest = NewestGoodCheckpoint(fs, root, check, skipped);
+    if (!newest.ok()) return newest.status();
+    return newest->folder;
+  }
+  const absl::Status why = WhyNoCheckpoint(fs, path);
+  return absl::IsNotFound(why) || absl::IsDataLoss(why) ? why : unseen(why);
 }
 
 }  // namespace capstan

@@ -17,7 +17,7 @@ CheckpointEntry EntryOf(const CheckpointManifest& manifest, const std::string& f
 // As CheckpointRoot::List and NewestGood, of the folder `root`.
 absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(FileSystem& fs, const std::string& root,
                                                              std::vector<std::string>* skipped);
-absl::StatusOr<CheckpointEntry> NewestGoodCheckpoint(FileSystem& fs, const std::string& root,
+absl::StatusOr<CheckpointEntry> NewestGoodCheckpoint(FileSystem& fs, const std::string& root, CheckpointCheck check,
                                                      std::vector<std::string>* skipped);
 
 // The ids that the policy keeps. entries: oldest first.

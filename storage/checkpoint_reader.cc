@@ -56,7 +56,6 @@ struct CheckpointReader::Impl {
 
   void Prepare();
   std::vector<const LayerFiles*> LayersOf(uint32_t shard) const;
-  absl::Status HashFiles(const TellProgress& progress, uint64_t* bytes) const;
   absl::Status ReadRun(MergedRows* rows, TableId table, uint32_t shard, PartitionId first, PartitionId last,
                        const VisitRow& visit) const;
   absl::Status CheckRows(uint32_t shard, RowPlace place, uint64_t seen) const;
@@ -96,22 +95,6 @@ std::vector<const LayerFiles*> CheckpointReader::Impl::LayersOf(uint32_t shard) 
   std::vector<const LayerFiles*> of_shard;
   for (const auto& layer : layers[shard]) of_shard.push_back(layer.get());
   return of_shard;
-}
-
-absl::Status CheckpointReader::Impl::HashFiles(const TellProgress& progress, uint64_t* bytes) const {
-  for (const StoredFile& file : records.manifest.file()) {
-    const std::string path = folder + "/" + file.name();
-    CAPSTAN_ASSIGN_OR_RETURN(const std::string hash, HashFile(*fs, path));
-    if (hash != file.xxh3()) {
-      return DataLoss(
-          fmt::format("'{}' is damaged: its hash is not the manifest's; use another checkpoint or restore "
-                      "the file from a copy",
-                      path));
-    }
-    *bytes += file.bytes();
-    if (progress) progress(*bytes);
-  }
-  return absl::OkStatus();
 }
 
 // After the visits of a partition: were they as many as the record says?
@@ -234,7 +217,7 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(FileSys
   CAPSTAN_ASSIGN_OR_RETURN(impl.records, CheckpointRecords::Load(fs, folder));
   impl.Prepare();
   uint64_t bytes = 0;
-  if (verify == Verify::kFiles) CAPSTAN_RETURN_IF_ERROR(impl.HashFiles({}, &bytes));
+  if (verify == Verify::kFiles) CAPSTAN_RETURN_IF_ERROR(CheckFileHashes(fs, folder, impl.records.manifest, {}, &bytes));
   return reader;
 }
 
@@ -275,7 +258,7 @@ absl::StatusOr<bool> CheckpointReader::Get(TableId table, Key key,
 
 absl::Status CheckpointReader::VerifyAll(const std::function<void(uint64_t bytes)>& progress) const {
   uint64_t bytes = 0;
-  CAPSTAN_RETURN_IF_ERROR(impl_->HashFiles(progress, &bytes));
+  CAPSTAN_RETURN_IF_ERROR(CheckFileHashes(*impl_->fs, folder(), manifest(), progress, &bytes));
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<PartitionSum> sums, impl_->SumAll(progress, bytes));
   CAPSTAN_RETURN_IF_ERROR(impl_->CheckSums(sums));
   if (!manifest().has_model_sha256()) return absl::OkStatus();

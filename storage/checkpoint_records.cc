@@ -102,6 +102,23 @@ absl::StatusOr<std::string> HashFile(FileSystem& fs, const std::string& path) {
   return ToBytes(hash.Value());
 }
 
+absl::Status CheckFileHashes(FileSystem& fs, const std::string& folder, const CheckpointManifest& manifest,
+                             const std::function<void(uint64_t bytes)>& progress, uint64_t* bytes) {
+  for (const StoredFile& file : manifest.file()) {
+    const std::string path = folder + "/" + file.name();
+    CAPSTAN_ASSIGN_OR_RETURN(const std::string hash, HashFile(fs, path));
+    if (hash != file.xxh3()) {
+      return DataLoss(
+          fmt::format("'{}' is damaged: its hash is not the manifest's; use another checkpoint or restore "
+                      "the file from a copy",
+                      path));
+    }
+    *bytes += file.bytes();
+    if (progress) progress(*bytes);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CheckpointManifest> ReadCheckpointManifest(FileSystem& fs, const std::string& folder) {
   const std::string path = folder + "/" + kManifestFile;
   const absl::StatusOr<std::string> framed = ReadWholeFile(fs, path, kMaxRecordBytes);

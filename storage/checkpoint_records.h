@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,11 @@ absl::StatusOr<std::string> ReadRecord(FileSystem& fs, const std::string& path, 
 
 // XXH3-128 of a whole file, canonical form, 16 bytes: StoredFile::xxh3. Reads 1 MiB at a time.
 absl::StatusOr<std::string> HashFile(FileSystem& fs, const std::string& path);
+
+// That every file listed has the hash that the manifest says: one pass over them, at the speed of the disk. kDataLoss
+// names the first that has not. `progress` (may be empty) is told the bytes read so far, which are added to *bytes.
+absl::Status CheckFileHashes(FileSystem& fs, const std::string& folder, const CheckpointManifest& manifest,
+                             const std::function<void(uint64_t bytes)>& progress, uint64_t* bytes);
 
 // Reads and checks ROOT/C…/manifest.pb alone: quick, for lists. Errors as CheckpointRecords::Load.
 absl::StatusOr<CheckpointManifest> ReadCheckpointManifest(FileSystem& fs, const std::string& folder);

@@ -245,7 +245,7 @@ absl::StatusOr<std::vector<CheckpointEntry>> CheckpointRoot::List(std::vector<st
 }
 
 absl::StatusOr<CheckpointEntry> CheckpointRoot::NewestGood(std::vector<std::string>* skipped) {
-  return NewestGoodCheckpoint(fs_, path_, skipped);
+  return NewestGoodCheckpoint(fs_, path_, CheckpointCheck::kRecords, skipped);
 }
 
 absl::Status CheckpointRoot::CleanUp(uint64_t keep, std::vector<std::string>* log) {
@@ -311,6 +311,20 @@ absl::StatusOr<bool> CheckpointRoot::RemoveOne(const CheckpointEntry& entry) {
   CAPSTAN_RETURN_IF_ERROR(fs_.SyncFolder(path_));
   CAPSTAN_RETURN_IF_ERROR(RemoveMadeFolder(fs_, removed));
   return true;
+}
+
+std::string WhatIsWrongWithMark(FileSystem& fs, std::string folder) {
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  const absl::StatusOr<CheckpointRootRecord> root = ReadRoot(fs, RootFile(ParentFolder(folder)));
+  if (absl::IsNotFound(root.status())) return "";
+  if (!root.ok()) return std::string(root.status().message());
+  const std::string file = folder + "/" + kMarkerFile;
+  const absl::StatusOr<CheckpointRootRecord> marker = ReadRoot(fs, file);
+  if (marker.ok() && marker->token() == root->token()) return "";
+  const std::string seen = absl::IsNotFound(marker.status()) ? fmt::format("'{}' is missing", file)
+                           : marker.ok()                     ? fmt::format("'{}' is another run's", file)
+                                                             : std::string(marker.status().message());
+  return seen + "; the rows are not touched by that, but the run will never remove this checkpoint by itself";
 }
 
 absl::Status CheckRootToken(FileSystem& fs, const std::string& root, const std::string& token) {

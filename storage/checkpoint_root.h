@@ -87,7 +87,17 @@ class CheckpointRoot {
 
 // For servers: does `root` (from an order) hold this token? kFailedPrecondition says what to mount where.
 absl::Status CheckRootToken(FileSystem& fs, const std::string& root, const std::string& token);
-// For tools: RUN, RUN/checkpoints, RUN/checkpoints/C000007 → the folder of one checkpoint (the newest good one).
-absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& path, std::vector<std::string>* skipped);
+enum class CheckpointCheck {
+  kRecords,  // records, and the sizes of all files: quick, whatever the size
+  kFiles,    // and the hash of every file: reads all of it once
+};
+// For tools: RUN, RUN/checkpoints, RUN/checkpoints/C000007 → the folder of one checkpoint: of a run the newest good one;
+// `skipped` says why newer ones are not. kNotFound: there is none. kDataLoss: one is named (kFiles) and not good, or
+// the path cannot be looked into.
+absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& path, CheckpointCheck check,
+                                           std::vector<std::string>* skipped);
+// Of a checkpoint among a run's own: why the run will never remove it (its mark is missing, damaged or another run's).
+// Empty: it carries the mark, or stands elsewhere.
+std::string WhatIsWrongWithMark(FileSystem& fs, std::string folder);
 
 }  // namespace capstan

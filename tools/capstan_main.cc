@@ -51,7 +51,8 @@ DEFINE_string(
     "File to write. eval: the figures as JSON, besides stdout; predict: the scores ('-' or nothing: "
     "stdout); gen: the rows.");
 DEFINE_bool(follow, false, "eval: measures every new checkpoint of a run until the run has ended.");
-DEFINE_uint32(follow_seconds, 3600, "Longest wait of --follow for a new checkpoint. Unit: s. Range: 1 to 86400.");
+DEFINE_uint32(follow_seconds, 3600,
+              "Longest wait of --follow for a new checkpoint; then exit code 204. Unit: s. Range: 1 to 86400.");
 DEFINE_uint32(threads, 0, "Threads. 0: one per processor. No result depends on it.");
 DEFINE_uint64(max_bad_rows, 0, "More bad rows than this end the command. Default: as the model was trained.");
 // split
@@ -171,7 +172,8 @@ std::vector<Command> Commands() {
                  .usage =
                      "  capstan eval --model=runs/adult-20300101-120000 --data=adult.test\n"
                      "  capstan eval --model=runs/adult --data=adult.test --follow   (while it trains)\n"
-                     "Prints one JSON object on stdout, with --follow one for each checkpoint.",
+                     "Prints one JSON object on stdout, with --follow one for each checkpoint; that ends with\n"
+                     "200 when the run was cut off, and with 204 when nothing new came for --follow_seconds.",
                  .flags = {"model", "data", "out", "follow", "follow_seconds", "threads", "max_bad_rows"},
                  .run = [](const CommandLine&) { return RunEval(EvalOptionsFromFlags()); }};
   commands[2] = {.name = "predict",

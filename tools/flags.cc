@@ -109,6 +109,10 @@ class Parser {
     } else if (!flag.has_value) {
       if (next_ >= args_.size())
         return InvalidArgument(fmt::format("--{} wants a value: --{}=…", flag.name, flag.name));
+      if (args_[next_].starts_with("--")) {
+        return InvalidArgument(fmt::format("--{} wants a value, and '{}' after it is a flag; a value that begins so is "
+                                           "given with '=': --{}=…", flag.name, args_[next_], flag.name));
+      }
       flag.value = args_[next_++];
     }
     if (is_set) {

@@ -90,6 +90,7 @@ std::vector<Command> InspectCommands() {
           "  capstan-inspect get runs/adult --column=education --value=Bachelors\n"
           "  capstan-inspect get runs/adult wide --column=education --value=Bachelors --json\n"
           "A row that no update reached shows its initial values. Rows of libsvm data: --column=libsvm --value=INDEX.\n"
+          "The key of a dense table is the number of a block of its elements, from 0 on.\n"
           "Exit status: 0, 2 usage, 4 unreadable.",
           {"column", "value", "json"}, kManyKeys, InspectGet),
       Row("diff", "compare two checkpoints row by row",
@@ -100,13 +101,16 @@ std::vector<Command> InspectCommands() {
           {"table", "top", "json"}, 2, InspectDiff),
       Row("verify", "read everything and check every hash, count and digest",
           "  capstan-inspect verify runs/adult\n"
+          "A missing mark of the run (capstan-made.pb) is a warning: the run then never removes that checkpoint.\n"
           "Exit status: 0 good, 2 usage, 4 damaged, unreadable, or of a newer release.",
           {"json"}, 1, InspectVerify),
       Row("export", "write tables for NumPy, PyTorch or a spreadsheet",
           "  capstan-inspect export runs/adult --format=npz --out=adult.npz\n"
           "  capstan-inspect export runs/adult --format=safetensors --out=adult.safetensors --slots\n"
           "  capstan-inspect export runs/adult --format=csv --table=wide --out=wide.csv\n"
+          "  capstan-inspect export runs/adult --format=csv --table=wide --out=-\n"
           "Sparse tables: NAME.keys and NAME.weights; dense ones: NAME. Several tables as CSV: one file each.\n"
+          "--out=- is stdout, for one table as CSV.\n"
           "Memory does not grow with the tables. Exit status: 0, 2 usage, 4 unreadable or unwritable.",
           {"format", "out", "table", "slots"}, 1, InspectExport),
       Row("merge", "make a chain of increments one full checkpoint",

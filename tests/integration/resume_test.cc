@@ -191,5 +191,77 @@ TEST_F(Resume, EvalFollowsARunUntilItsEnd) {
   EXPECT_THAT(said, ::testing::HasSubstr("\"checkpoint\""));
 }
 
+TEST_F(Resume, EvalFollowsByAnyNameOfARunThatHasEnded) {
+  const std::string test = WriteRows("test.csv", 500, 2);
+  const std::string output = Train(WriteJob("job", WriteRows("rows.csv", 2000), "epochs: 2"), {})["output"];
+  const std::string newest = *Checkpoints(output).rbegin();
+  for (const std::string& model : {output, output + "/checkpoints", output + "/checkpoints/",
+                                   output + "/checkpoints/" + *Checkpoints(output).begin()}) {
+    SCOPED_TRACE(model);
+    const Finished run = Run("capstan", {"eval", "--model=" + model, "--data=" + test, "--follow"}, Seconds(20));
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_EQ(std::count(run.out.begin(), run.out.end(), '\n'), 1) << run.out;
+  }
+}
+
+TEST_F(Resume, EvalFollowNoticesARunThatWasCutOff) {
+  const std::string test = WriteRows("test.csv", 500, 2);
+  const std::string job = WriteJob("job", WriteRows("rows.csv", 50021), "batch { micro: 8 } epochs: 50");
+  for (const bool processes : {false, true}) {
+    std::vector<std::string> flags = {"--checkpoint_steps=50"};
+    if (processes) flags.insert(flags.end(), {"--servers=1", "--workers=1"});
+    const std::string output = TrainAndKill(job, flags, 2);
+    for (const std::string& model : {output, output + "/checkpoints"}) {
+      const Finished run = Run("capstan", {"eval", "--model=" + model, "--data=" + test, "--follow"}, Seconds(40));
+      EXPECT_EQ(run.code, 200) << run.err;
+      EXPECT_THAT(run.err, ::testing::HasSubstr("was cut off"));
+      EXPECT_THAT(run.out, ::testing::HasSubstr("\"checkpoint\""));
+    }
+  }
+}
+
+// The bytes of the newest one's rows are not what was written: nothing but their hash tells.
+TEST_F(Resume, ASilentlyDamagedTableFileMakesItTheCheckpointBefore) {
+  const std::string rows = WriteRows("rows.csv", 3000);
+  const std::string output = Train(WriteJob("job", rows, "epochs: 3"), {})["output"];
+  const std::string newest = *Checkpoints(output).rbegin();
+  const std::string folder = output + "/checkpoints/" + newest;
+  std::string table;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/shard-0000")) {
+    if (entry.path().extension() == ".sst") table = entry.path().string();
+  }
+  std::string bytes = ReadText(table);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  ASSERT_EQ(WriteFileAtomically(PosixFileSystem(), table, bytes), absl::OkStatus());
+  const std::string named = "not used: " + newest;
+  const std::string data = "--data=" + rows;
+  const Finished eval = Capstan({"eval", "--model=" + output, data});
+  EXPECT_EQ(eval.code, 0) << eval.err;
+  EXPECT_THAT(eval.err, ::testing::AllOf(::testing::HasSubstr(named), ::testing::HasSubstr(table)));
+  EXPECT_EQ(Capstan({"predict", "--model=" + output, data, "--out=" + Path("scores.csv")}).code, 0);
+  const Finished refused = Capstan({"eval", "--model=" + folder, data});
+  EXPECT_EQ(refused.code, 4);
+  EXPECT_THAT(refused.err, ::testing::HasSubstr(table));
+  const Finished warm =
+      Capstan({"train", output + "/job.textproto", "--warm_start=" + output, "--output=" + NewOutput()});
+  EXPECT_EQ(warm.code, 0) << warm.err;
+  EXPECT_THAT(warm.err, ::testing::HasSubstr(named));
+  const Finished resumed_by_name = Capstan({"train", "--resume=" + folder, "--output=" + output});
+  EXPECT_EQ(resumed_by_name.code, 4);
+  EXPECT_THAT(resumed_by_name.err, ::testing::HasSubstr(table));
+  EXPECT_EQ(GoOn(output, {})["exit_code"], 0);
+}
+
+// Whatever keeps the scheduler from beginning, the process ends.
+TEST_F(Resume, ARootThatCannotBeReadEndsTheRunAtOnce) {
+  const std::string output = Train(WriteJob("job", WriteRows("rows.csv", 2000)), {})["output"];
+  const std::string root = output + "/checkpoints/capstan-root.pb";
+  ASSERT_TRUE(std::filesystem::remove(root));
+  ASSERT_TRUE(std::filesystem::create_directory(root));
+  const Finished run = Run("capstan", {"train", "--output=" + output, "--resume"}, Seconds(20));
+  EXPECT_EQ(run.code, 4) << run.err;
+  EXPECT_THAT(run.err, ::testing::HasSubstr("capstan-root.pb"));
+}
+
 }  // namespace
 }  // namespace capstan::testing

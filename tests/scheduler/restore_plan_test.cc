@@ -57,6 +57,8 @@ TEST(PlanResume, NamesWhatDiffersWithBothValues) {
       {[](EffectiveJob* j) { j->mutable_table()->RemoveLast(); }, {"this job has no table means"}},
       {[](EffectiveJob* j) { j->mutable_config()->mutable_data()->add_feature()->set_name("age"); },
        {"feature 0", "age"}},
+      {[](EffectiveJob* j) { j->mutable_config()->mutable_data()->add_feature()->set_kind(FeatureConfig::CATEGORICAL); },
+       {"kind CATEGORICAL", "normalize STANDARD", "missing "}},
       {[](EffectiveJob* j) { j->mutable_table(0)->set_elements(3); }, {"table sums", "elements is 0", "3"}},
   };
   for (const Case& c : cases) {

@@ -130,9 +130,9 @@ TEST(CheckpointRoot, CommitsWhatTheShardsWrote) {
   EXPECT_THAT(std::string(CheckRootToken(*disk, "elsewhere", root->token()).message()), HasSubstr("elsewhere"));
   std::vector<std::string> skipped;
   for (const char* path : {"run", "run/checkpoints", "run/checkpoints/C000001"}) {
-    EXPECT_EQ(*FindCheckpoint(*disk, path, &skipped), entry->folder) << path;
+    EXPECT_EQ(*FindCheckpoint(*disk, path, CheckpointCheck::kFiles, &skipped), entry->folder) << path;
   }
-  EXPECT_TRUE(absl::IsNotFound(FindCheckpoint(*disk, "else", &skipped).status()));
+  EXPECT_TRUE(absl::IsNotFound(FindCheckpoint(*disk, "else", CheckpointCheck::kFiles, &skipped).status()));
 }
 
 TEST(CheckpointRoot, NeverGivesANumberTwice) {

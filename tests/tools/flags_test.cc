@@ -47,6 +47,20 @@ TEST(Flags, AllFormsOfAFlag) {
   EXPECT_EQ(FLAGS_test_rows, 7u);
 }
 
+TEST(Flags, AFlagIsNoValueOfTheOneBeforeIt) {
+  gflags::FlagSaver saver;
+  const auto line = Parse({"--test_out", "--test_rows=9"});
+  ASSERT_FALSE(line.ok());
+  EXPECT_THAT(std::string(line.status().message()),
+              ::testing::AllOf(HasSubstr("--test_out wants a value"), HasSubstr("'--test_rows=9'"),
+                               HasSubstr("--test_out=")));
+  EXPECT_EQ(FLAGS_test_rows, 5u);
+  EXPECT_FALSE(Parse({"--set", "--test_rows=9"}).ok());
+  ASSERT_TRUE(Parse({"--test_out=--odd", "--test_rate", "-2"}).ok());
+  EXPECT_EQ(FLAGS_test_out, "--odd");
+  EXPECT_EQ(FLAGS_test_rate, -2);
+}
+
 TEST(Flags, EverySetIsKept) {
   const auto line = Parse({"--set=a=1", "--set", "b+=2", "--set=a=3"});
   ASSERT_TRUE(line.ok());

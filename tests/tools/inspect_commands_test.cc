@@ -104,7 +104,12 @@ constexpr UsageCase kUsageCases[] = {
     {"plot runs/adult", 2, "--out=FILE.svg is missing"},
     {"plot runs/adult --out=x.png", 2, "--out=x.png: only .svg is written"},
     {"plot runs/adult --what=width --out=x.svg", 2, "--what='width'"},
-    {"plot runs/adult --out=nowhere/x.svg", 4, "nowhere/x.svg"},
+    {"plot runs/adult --out=/proc/nowhere/x.svg", 4, "/proc/nowhere"},
+    {"reshard runs/adult --out=few", 2, "--shards=N is missing"},
+    {"get runs/adult deep/0/bias 3000000", 2, "a key is the number of a block, from 0 to"},
+    {"export runs/adult --format=npz --out=-", 2, "only --format=csv goes to stdout"},
+    {"export runs/adult --format=csv --out=-", 2, "choose one with --table"},
+    {"stat runs/adult --table --json", 2, "--table wants a value"},
     {"plot runs/adult --out=runs/adult/checkpoints/C000002/x.svg", 2, "inside the checkpoint"},
 };
 

@@ -200,6 +200,29 @@ TEST(InspectExport, CsvKeepsEveryBitAndNamesItsColumns) {
   }
 }
 
+TEST(InspectExport, OneTableAsCsvGoesToStdout) {
+  const RunFolder run;
+  for (const char* table : {"wide", "deep/0/bias"}) {
+    const std::string chosen = fmt::format("export runs/adult --format=csv --table={} --out=", table);
+    ASSERT_EQ(run.Run(chosen + "file.csv").code, 0);
+    const ToolResult streamed = run.Run(chosen + "-");
+    EXPECT_EQ(streamed.code, 0) << streamed.err;
+    EXPECT_EQ(streamed.out, ContentsOf(run.path() + "/file.csv"));
+    EXPECT_FALSE(std::filesystem::exists(run.path() + "/-"));
+    EXPECT_EQ(run.Run(chosen + "-", "/dev/full").code, 4);
+  }
+}
+
+TEST(InspectExport, FoldersAboveAreMadeAndTakenAwayAgain) {
+  const RunFolder run;
+  EXPECT_EQ(run.Run("export runs/adult --format=npz --out=a/b/x.npz").code, 0);
+  EXPECT_EQ(run.Run("plot runs/adult --out=c/d/x.svg").code, 0);
+  EXPECT_TRUE(std::filesystem::exists(run.path() + "/a/b/x.npz"));
+  EXPECT_TRUE(std::filesystem::exists(run.path() + "/c/d/x.svg"));
+  EXPECT_EQ(run.RunWith("trap '' XFSZ; ulimit -f 1;", "export runs/adult --format=npz --out=e/f/x.npz").code, 4);
+  EXPECT_FALSE(std::filesystem::exists(run.path() + "/e"));
+}
+
 TEST(InspectExport, ADenseTableIsOneColumnOfElements) {
   const RunFolder run;
   ASSERT_EQ(run.Run("export runs/adult --format=csv --out=bias.csv --table=bias").code, 0);
@@ -251,9 +274,9 @@ constexpr RefusedCase kRefused[] = {
     {"export runs/adult --format=npz --out=runs", 2, "not an ordinary file"},
     {"export runs/adult --format=csv --out=/dev/full --table=wide", 2, "not an ordinary file"},
     {"export runs/adult --format=npz --table=wode --out=x", 2, "matches no table"},
-    {"export runs/adult --format=npz --out=nowhere/x.npz", 4, "nowhere/x.npz"},
-    {"export runs/adult --format=safetensors --out=nowhere/x", 4, "nowhere/x"},
-    {"export runs/adult --format=csv --out=nowhere/x", 4, "nowhere/x"},
+    {"export runs/adult --format=npz --out=/proc/nowhere/x.npz", 4, "/proc/nowhere"},
+    {"export runs/adult --format=safetensors --out=/proc/nowhere/x", 4, "/proc/nowhere"},
+    {"export runs/adult --format=csv --out=/proc/nowhere/x", 4, "/proc/nowhere"},
     {"export runs/nobody --format=npz --out=x", 4, "runs/nobody"},
     // What is read is not written to, whichever name it goes by.
     {"export runs/adult --format=npz --out=runs/adult/checkpoints/C000002/manifest.pb", 2, "inside"},

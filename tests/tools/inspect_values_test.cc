@@ -484,6 +484,29 @@ TEST(InspectVerify, GoodDamagedAndNewer) {
   }
 }
 
+TEST(InspectVerify, AMissingMarkOfTheRunIsAWarning) {
+  const RunFolder run;
+  const ToolResult result = run.Run("verify runs/adult --json");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.json()["good"], true);
+  ASSERT_EQ(result.json()["warnings"].size(), 1u) << "the builder of these checkpoints sets no marks";
+  EXPECT_THAT(result.json()["warnings"][0].get<std::string>(), HasSubstr("C000002/capstan-made.pb' is missing"));
+  EXPECT_THAT(result.err, HasSubstr("warning: "));
+  std::filesystem::rename(run.root() + "/C000002", run.path() + "/copy");
+  EXPECT_EQ(run.Run("verify copy --json").json()["warnings"].size(), 0u);
+}
+
+TEST(InspectGet, TheKeysOfADenseTableAreItsBlocks) {
+  const RunFolder run;
+  EXPECT_EQ(run.Run("get runs/adult deep/0/bias 0").code, 0);
+  for (const char* key : {"1", "3000000", "18446744073709551615"}) {
+    const ToolResult result = run.Run(fmt::format("get runs/adult deep/0/bias 0 {}", key));
+    EXPECT_EQ(result.code, 2) << key;
+    EXPECT_THAT(result.err, HasSubstr("block")) << key;
+    EXPECT_EQ(result.out, "") << key;
+  }
+}
+
 size_t Count(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <set>
 #include <string>
@@ -60,6 +61,33 @@ absl::Status CheckExportPlace(const std::string& out, const CheckpointReader& re
   return CheckOutsideCheckpoint(out, reader);
 }
 
+// Rows as they are read: stdout has no end that could fail to appear.
+class StdoutFile : public WritableFile {
+ public:
+  absl::Status Append(const void* data, size_t size) override {
+    return std::fwrite(data, 1, size, stdout) == size ? absl::OkStatus() : Unavailable("stdout cannot be written");
+  }
+  absl::Status Sync() override {
+    return std::fflush(stdout) == 0 ? absl::OkStatus() : Unavailable("stdout cannot be written");
+  }
+  absl::Status Close() override { return Sync(); }
+};
+
+absl::Status ExportToStdout(const CheckpointReader& reader, const std::vector<const TableSpec*>& tables,
+                            const InspectOptions& options) {
+  if (options.format != "csv") {
+    return InvalidArgument(fmt::format("--out=-: only --format=csv goes to stdout; {} wants the name of a file",
+                                       options.format));
+  }
+  if (tables.size() > 1) {
+    return InvalidArgument(fmt::format("--out=-: {} tables would follow one another; choose one with --table, of {}",
+                                       tables.size(), TableNames(reader)));
+  }
+  StdoutFile out;
+  CAPSTAN_RETURN_IF_ERROR(WhileReading(reader, AppendCsv(reader, *tables[0], options.slots, out)));
+  return out.Sync();
+}
+
 // files: those that are there, also after an error.
 absl::Status ExportCsv(const CheckpointReader& reader, const std::vector<const TableSpec*>& tables,
                        const InspectOptions& options, std::vector<std::string>* files) {
@@ -74,6 +102,7 @@ absl::Status ExportCsv(const CheckpointReader& reader, const std::vector<const T
 
 absl::Status Export(const CheckpointReader& reader, const std::vector<const TableSpec*>& tables,
                     const InspectOptions& options, std::vector<std::string>* files) {
+  if (options.out == "-") return ExportToStdout(reader, tables, options);
   if (options.format == "csv") return ExportCsv(reader, tables, options, files);
   CAPSTAN_RETURN_IF_ERROR(CheckExportPlace(options.out, reader));
   const std::vector<TensorSource> tensors = TensorsOf(reader, tables, options.slots);

@@ -30,6 +30,17 @@ absl::StatusOr<const TableSpec*> NamedTable(const CheckpointReader& reader, cons
   return InvalidArgument(fmt::format("there is no table '{}'; there are {}", name, TableNames(reader)));
 }
 
+// A dense table is stored in blocks of `width` elements, whose keys are 0, 1, 2 …
+absl::Status CheckBlock(const TableSpec& table, Key key) {
+  if (table.kind() != TableSpec::DENSE) return absl::OkStatus();
+  const uint64_t blocks = table.elements() / table.width() + (table.elements() % table.width() != 0 ? 1 : 0);
+  if (key < blocks) return absl::OkStatus();
+  return InvalidArgument(fmt::format(
+      "table '{}' is dense: its {} elements are {} block{} of up to {}, and a key is the number of a block, from 0 to "
+      "{}; there is no {}",
+      table.name(), table.elements(), blocks, blocks == 1 ? "" : "s", table.width(), blocks - 1, key));
+}
+
 // Keys of a value of the training file, hashed as training hashes it, in every sparse table (or the one named).
 absl::StatusOr<std::vector<Wanted>> ByValue(const CheckpointReader& reader, const InspectOptions& options) {
   if (options.paths.size() > 2)
@@ -66,6 +77,7 @@ absl::StatusOr<std::vector<Wanted>> ByKey(const CheckpointReader& reader, const 
   std::vector<Wanted> wanted;
   for (size_t i = 2; i < options.paths.size(); ++i) {
     CAPSTAN_ASSIGN_OR_RETURN(const Key key, ParseKey(options.paths[i]));
+    CAPSTAN_RETURN_IF_ERROR(CheckBlock(*table, key));
     wanted.push_back({table, key, ""});
   }
   return wanted;

@@ -20,7 +20,7 @@ namespace capstan {
 absl::StatusOr<std::unique_ptr<CheckpointReader>> OpenForInspection(const std::string& path,
                                                                     std::vector<std::string>* others) {
   std::vector<std::string> skipped;
-  const absl::StatusOr<std::string> folder = FindCheckpoint(PosixFileSystem(), path, &skipped);
+  const absl::StatusOr<std::string> folder = FindCheckpoint(PosixFileSystem(), path, CheckpointCheck::kRecords, &skipped);
   for (const std::string& line : skipped) Print(stderr, "not used: {}\n", line);
   if (others != nullptr) *others = skipped;
   if (!folder.ok()) return folder.status();
@@ -121,6 +121,16 @@ absl::Status CheckOutsideCheckpoint(const std::string& out, const CheckpointRead
   return InvalidArgument(
       fmt::format("--out={} is inside {}, where only the run itself changes anything; give another place", out,
                   root.string()));
+}
+
+// The folders above `out` that are not there yet, the outermost last.
+std::vector<std::string> MissingAbove(const std::string& out) {
+  std::vector<std::string> missing;
+  for (std::string above = ParentFolder(out); above != "/" && above != "."; above = ParentFolder(above)) {
+    if (PosixFileSystem().Exists(above).value_or(true)) break;
+    missing.push_back(above);
+  }
+  return missing;
 }
 
 std::vector<float> InitialRow(const CheckpointManifest& manifest, const TableSpec& table, Key key) {

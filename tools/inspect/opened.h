@@ -42,6 +42,8 @@ absl::Status WhileReading(const CheckpointReader& reader, absl::Status status);
 // kInvalidArgument: `out` lies inside the checkpoint, or inside the folder of a run's checkpoints, which only the run
 // changes.
 absl::Status CheckOutsideCheckpoint(const std::string& out, const CheckpointReader& reader);
+// Folders above `out` that are not there yet, innermost first: a command makes them, and takes them away if it fails.
+std::vector<std::string> MissingAbove(const std::string& out);
 // What a row is before its first update.
 std::vector<float> InitialRow(const CheckpointManifest& manifest, const TableSpec& table, Key key);
 

@@ -165,8 +165,13 @@ int InspectPlot(const InspectOptions& options) {
                               panel.histogram.total() == 1 ? "" : "s", (*reader)->manifest().version());
     panels.push_back(std::move(panel));
   }
-  const absl::Status written = WriteFileAtomically(PosixFileSystem(), options.out, SvgOf(panels));
-  if (!written.ok()) return InspectFailure("plot", written);
+  const std::vector<std::string> above = MissingAbove(options.out);
+  absl::Status written = MakeFoldersDurably(PosixFileSystem(), ParentFolder(options.out));
+  if (written.ok()) written = WriteFileAtomically(PosixFileSystem(), options.out, SvgOf(panels));
+  if (!written.ok()) {
+    for (const std::string& folder : above) PosixFileSystem().Remove(folder).IgnoreError();
+    return InspectFailure("plot", written);
+  }
   return Say("plot", fmt::format("{} written\n", options.out));
 }
 

@@ -166,16 +166,6 @@ absl::Status CheckNewFolder(const std::string& out, const CheckpointReader& read
   return CheckOutsideCheckpoint(out, reader);
 }
 
-// The folders above `out` that are not there yet, the outermost last.
-std::vector<std::string> MissingAbove(const std::string& out) {
-  std::vector<std::string> missing;
-  for (std::string above = ParentFolder(out); above != "/" && above != "."; above = ParentFolder(above)) {
-    if (PosixFileSystem().Exists(above).value_or(true)) break;
-    missing.push_back(above);
-  }
-  return missing;
-}
-
 // As it was before: `folder` and the folders made for it are gone, unless somebody put something into them.
 void Undo(const std::string& folder, const std::vector<std::string>& made) {
   RemoveTree(PosixFileSystem(), folder).IgnoreError();  // the first error is the one to tell
@@ -221,6 +211,7 @@ int InspectMerge(const InspectOptions& options) {
 
 int InspectReshard(const InspectOptions& options) {
   if (options.out.empty()) return InspectUsage("reshard", "--out=FOLDER is missing");
+  if (options.shards == 0) return InspectUsage("reshard", "--shards=N is missing: how many shards there are to be");
   const auto reader = OpenForInspection(options.paths[0]);
   if (!reader.ok()) return InspectUnreadable("reshard", reader.status());
   const absl::StatusOr<ShardMap> map = ShardMap::Even((*reader)->partitions(), options.shards);

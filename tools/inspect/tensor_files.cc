@@ -29,11 +29,17 @@ absl::Status Replace(const std::string& path,
                      const std::function<absl::Status(const std::string& tmp)>& write) {
   FileSystem& fs = PosixFileSystem();
   const std::string tmp = fmt::format("{}.{}.tmp", path, getpid());
-  const UnfinishedOutput unfinished([&fs, tmp] { fs.Remove(tmp).IgnoreError(); });
-  absl::Status status = write(tmp);
+  const std::vector<std::string> above = MissingAbove(path);
+  const auto undo = [&fs, tmp, above] {
+    fs.Remove(tmp).IgnoreError();  // it may not be there at all
+    for (const std::string& folder : above) fs.Remove(folder).IgnoreError();
+  };
+  const UnfinishedOutput unfinished(undo);
+  absl::Status status = MakeFoldersDurably(fs, ParentFolder(path));
+  if (status.ok()) status = write(tmp);
   if (status.ok()) status = fs.Rename(tmp, path);
   if (status.ok()) return fs.SyncFolder(ParentFolder(path));
-  fs.Remove(tmp).IgnoreError();  // it may not be there at all
+  undo();
   return status;
 }
 
@@ -203,15 +209,16 @@ absl::Status WriteSafetensors(const std::vector<TensorSource>& tensors,
   });
 }
 
+absl::Status AppendCsv(const CheckpointReader& reader, const TableSpec& table, bool slots, WritableFile& file) {
+  return table.kind() == TableSpec::DENSE ? CsvOfDense(TensorsOf(reader, {&table}, false)[0], file)
+                                          : CsvOfSparse(reader, table, slots, file);
+}
+
 absl::Status WriteCsv(const CheckpointReader& reader, const TableSpec& table, bool slots,
                       const std::string& path) {
   return Replace(path, [&](const std::string& tmp) -> absl::Status {
     CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, PosixFileSystem().Create(tmp));
-    if (table.kind() == TableSpec::DENSE) {
-      CAPSTAN_RETURN_IF_ERROR(CsvOfDense(TensorsOf(reader, {&table}, false)[0], *file));
-    } else {
-      CAPSTAN_RETURN_IF_ERROR(CsvOfSparse(reader, table, slots, *file));
-    }
+    CAPSTAN_RETURN_IF_ERROR(AppendCsv(reader, table, slots, *file));
     CAPSTAN_RETURN_IF_ERROR(file->Sync());
     return file->Close();
   });

@@ -43,9 +43,11 @@ inline constexpr char kSafetensorsMetadata[] = "__metadata__";
 absl::Status WriteSafetensors(const std::vector<TensorSource>& tensors,
                               const std::vector<std::pair<std::string, std::string>>& metadata,
                               const std::string& path);
-// One table: key, w0, w1 …; with slots also s0 … (if it has any), updates, last_step. Dense tables: element,
+// One table as CSV: key, w0, w1 …; with slots also s0 … (if it has any), updates, last_step. Dense tables: element,
 // value.
 absl::Status WriteCsv(const CheckpointReader& reader, const TableSpec& table, bool slots,
                       const std::string& path);
+// The same, appended to what the caller has opened.
+absl::Status AppendCsv(const CheckpointReader& reader, const TableSpec& table, bool slots, WritableFile& file);
 
 }  // namespace capstan

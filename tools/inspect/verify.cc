@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "storage/checkpoint_root.h"
 #include "tools/inspect/opened.h"
 #include "tools/print.h"
 
@@ -22,6 +23,8 @@ int InspectVerify(const InspectOptions& options) {
   });
   if (terminal && shown > 0) Print(stderr, "\r\033[K");
   if (!status.ok()) return InspectUnreadable("verify", WhileReading(**reader, status));
+  const std::string mark = WhatIsWrongWithMark(PosixFileSystem(), (*reader)->folder());
+  if (!mark.empty()) Print(stderr, "capstan-inspect verify: warning: {}\n", mark);
   const CheckpointManifest& m = (*reader)->manifest();
   // Of a run: an older one is good, but what is not (OpenForInspection has named it) must not pass for good.
   const int code = ToInt(unusable.empty() ? ExitCode::kDone : ExitCode::kCheckpoint);
@@ -32,7 +35,8 @@ int InspectVerify(const InspectOptions& options) {
                         {"rows", m.rows()},
                         {"files", m.file_size()},
                         {"bytes_read", total},
-                        {"unusable", unusable}},
+                        {"unusable", unusable},
+                        {"warnings", mark.empty() ? Json::array() : Json::array({mark})}},
                    code);
   }
   return Say("verify",

@@ -2,6 +2,7 @@
 //   job.textproto   everything effective
 //   metrics.jsonl   one line per interval
 //   result.json     written last
+//   run.lock        held while the run is alive (tools/launcher/run_lock.h)
 //   checkpoints/    C000001 …; the newest is the model (storage/checkpoint_format.h)
 //   scheduler/      the scheduler's state, a folder for each job id (storage/scheduler_state_store.h)
 //   logs/           one file per process

@@ -71,6 +71,28 @@ RunResult RunLocally(const EffectiveJob& job, RunFolder& folder, const StartPoin
   const auto log = [&process_log](const std::string& line) { process_log.Write(line); };
   const ClusterConfig& cluster = job.config().cluster();
 
+  std::vector<std::thread> threads;
+  const auto start_members = [&] {
+    for (uint32_t i = 0; i < cluster.servers(); ++i) {
+      ServerOptions options;
+      options.member = LocalMember(NodeRole::kServer, fmt::format("server-{}", i), job.config());
+      options.shards = cluster.shards();
+      options.bind_endpoint = [i](uint32_t shard) { return fmt::format("inproc://server-{}/shard-{}", i, shard); };
+      options.make_transport = make_transport;
+      options.log = log;
+      AddCheckpoints(&options);
+      threads.emplace_back([options = std::move(options)]() mutable { ServerNode(std::move(options)).Run(); });
+    }
+    for (uint32_t i = 0; i < cluster.workers(); ++i) {
+      WorkerOptions options;
+      options.member = LocalMember(NodeRole::kWorker, fmt::format("worker-{}", i), job.config());
+      options.make_transport = make_transport;
+      options.file_system = &PosixFileSystem();
+      options.log = log;
+      threads.emplace_back([options = std::move(options)]() mutable { WorkerNode(std::move(options)).Run(); });
+    }
+  };
+
   SchedulerSideOptions side_options;
   side_options.bind_endpoint = kLocalScheduler;
   side_options.make_transport = make_transport;
@@ -78,28 +100,11 @@ RunResult RunLocally(const EffectiveJob& job, RunFolder& folder, const StartPoin
   side_options.view = &view;
   side_options.log = log;
   side_options.start = start;
+  // Not earlier: nobody would ever tell them that a scheduler could not begin.
+  side_options.on_ready = start_members;
   SchedulerSide side(std::move(side_options), job, folder);
   SignalWatcher signals([&side](int signal) { side.OnSignal(signal); });
 
-  std::vector<std::thread> threads;
-  for (uint32_t i = 0; i < cluster.servers(); ++i) {
-    ServerOptions options;
-    options.member = LocalMember(NodeRole::kServer, fmt::format("server-{}", i), job.config());
-    options.shards = cluster.shards();
-    options.bind_endpoint = [i](uint32_t shard) { return fmt::format("inproc://server-{}/shard-{}", i, shard); };
-    options.make_transport = make_transport;
-    options.log = log;
-    AddCheckpoints(&options);
-    threads.emplace_back([options = std::move(options)]() mutable { ServerNode(std::move(options)).Run(); });
-  }
-  for (uint32_t i = 0; i < cluster.workers(); ++i) {
-    WorkerOptions options;
-    options.member = LocalMember(NodeRole::kWorker, fmt::format("worker-{}", i), job.config());
-    options.make_transport = make_transport;
-    options.file_system = &PosixFileSystem();
-    options.log = log;
-    threads.emplace_back([options = std::move(options)]() mutable { WorkerNode(std::move(options)).Run(); });
-  }
   RunResult result = side.Run();
   for (std::thread& thread : threads) thread.join();
   return result;

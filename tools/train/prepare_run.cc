@@ -80,7 +80,8 @@ absl::Status CompleteResume(TrainOptions* options, PreparedRun* run) {
     options->resume = options->output;
   }
   std::vector<std::string> notes;
-  CAPSTAN_ASSIGN_OR_RETURN(run->source, ResumeSource::Open(PosixFileSystem(), options->resume, &notes));
+  CAPSTAN_ASSIGN_OR_RETURN(run->source, ResumeSource::Open(PosixFileSystem(), options->resume, CheckpointCheck::kFiles,
+                                                           &notes));
   Tell(notes);
   if (options->job.empty() && options->data.empty()) {
     options->job = RunOf(run->source->folder()) + "/job.textproto";
@@ -157,7 +158,8 @@ absl::Status PlanStart(const TrainOptions& options, PreparedRun* run) {
   } else if (!options.warm_start.empty()) {
     std::vector<std::string> notes;
     CAPSTAN_ASSIGN_OR_RETURN(run->start,
-                             WarmStart(PosixFileSystem(), options.warm_start, options.tables, run->job, &notes));
+                             WarmStart(PosixFileSystem(), options.warm_start, CheckpointCheck::kFiles,
+                                                   options.tables, run->job, &notes));
     Tell(notes);
     std::string names;
     for (const auto& [there, here] : run->start.from.imports) {

@@ -42,6 +42,7 @@ SchedulerSide::SchedulerSide(SchedulerSideOptions options, const EffectiveJob& j
   node.make_transport = options_.make_transport;
   node.file_system = &PosixFileSystem();
   node.on_bound = options_.on_bound;
+  node.on_ready = options_.on_ready;
   node_ = std::make_unique<SchedulerNode>(std::move(node), job, *recorder_);
 }
 

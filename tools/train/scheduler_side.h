@@ -21,6 +21,7 @@ struct SchedulerSideOptions {
   bool heartbeats = true;
   ProgressView* view = nullptr;                                // null: metrics.jsonl only
   std::function<void(const std::string& endpoint)> on_bound;
+  std::function<void()> on_ready;                              // SchedulerNodeOptions::on_ready; may be empty
   std::function<void(const std::string& line)> log;
   std::function<void()> on_training_end;                       // before evaluation; may be empty
   StartPoint start;                                            // where training begins

@@ -19,9 +19,10 @@
 namespace capstan {
 namespace {
 
-absl::StatusOr<std::string> Find(FileSystem& fs, const std::string& path, std::vector<std::string>* notes) {
+absl::StatusOr<std::string> Find(FileSystem& fs, const std::string& path, CheckpointCheck check,
+                                 std::vector<std::string>* notes) {
   std::vector<std::string> skipped;
-  absl::StatusOr<std::string> folder = FindCheckpoint(fs, path, &skipped);
+  absl::StatusOr<std::string> folder = FindCheckpoint(fs, path, check, &skipped);
   for (const std::string& line : skipped) notes->push_back("not used: " + line);
   return folder;
 }
@@ -89,8 +90,9 @@ ResumeSource::ResumeSource() : impl_(std::make_unique<Impl>()) {}
 ResumeSource::~ResumeSource() = default;
 
 absl::StatusOr<std::unique_ptr<ResumeSource>> ResumeSource::Open(FileSystem& fs, const std::string& path,
+                                                                 CheckpointCheck check,
                                                                  std::vector<std::string>* notes) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string folder, Find(fs, path, notes));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string folder, Find(fs, path, check, notes));
   std::unique_ptr<ResumeSource> source(new ResumeSource);
   source->impl_->fs = &fs;
   source->impl_->folder = folder;
@@ -194,10 +196,11 @@ absl::StatusOr<StartPoint> ResumeSource::Start(const EffectiveJob& job) const {
   return start;
 }
 
-absl::StatusOr<StartPoint> WarmStart(FileSystem& fs, const std::string& path, const std::string& tables,
-                                     const EffectiveJob& job, std::vector<std::string>* notes) {
+absl::StatusOr<StartPoint> WarmStart(FileSystem& fs, const std::string& path, CheckpointCheck check,
+                                     const std::string& tables, const EffectiveJob& job,
+                                     std::vector<std::string>* notes) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::regex pattern, PatternOf("tables", tables));
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string folder, Find(fs, path, notes));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string folder, Find(fs, path, check, notes));
   CAPSTAN_ASSIGN_OR_RETURN(const CheckpointRecords records, CheckpointRecords::Load(fs, folder));
   StartPoint start;
   start.tables = tables;

@@ -8,6 +8,7 @@
 #include "common/file_system.h"
 #include "common/status.h"
 #include "scheduler/scheduler_core.h"
+#include "storage/checkpoint_root.h"
 
 namespace capstan {
 
@@ -24,9 +25,9 @@ struct StartPoint {
 class ResumeSource {
  public:
   // path: of a run, its checkpoints, or one checkpoint; the newest good one is taken, and `notes` says why newer ones
-  // were not. kNotFound: none is good.
+  // were not. kNotFound: none is good. kFiles but for what was checked just now.
   static absl::StatusOr<std::unique_ptr<ResumeSource>> Open(FileSystem& fs, const std::string& path,
-                                                            std::vector<std::string>* notes);
+                                                            CheckpointCheck check, std::vector<std::string>* notes);
   ~ResumeSource();
 
   const std::string& folder() const;
@@ -53,9 +54,10 @@ class ResumeSource {
   std::unique_ptr<Impl> impl_;
 };
 
-// tables: a regular expression over whole names; "": all.
-absl::StatusOr<StartPoint> WarmStart(FileSystem& fs, const std::string& path, const std::string& tables,
-                                     const EffectiveJob& job, std::vector<std::string>* notes);
+// path, check, notes: as ResumeSource::Open. tables: a regular expression over whole names; "": all.
+absl::StatusOr<StartPoint> WarmStart(FileSystem& fs, const std::string& path, CheckpointCheck check,
+                                     const std::string& tables, const EffectiveJob& job,
+                                     std::vector<std::string>* notes);
 // Marks the tables whose whole name matches as frozen. kInvalidArgument: none does.
 absl::Status FreezeTables(const std::string& tables, EffectiveJob* job);
 

@@ -68,7 +68,8 @@ absl::StatusOr<RunResult> FinishEpoch(const TrainOptions& options, const JobConf
   RunResult result = RunOnce(options, rest, folder);
   if (result.exit_code != 0) return result;
   std::vector<std::string> notes;
-  CAPSTAN_ASSIGN_OR_RETURN(run->source, ResumeSource::Open(PosixFileSystem(), result.checkpoint, &notes));
+  CAPSTAN_ASSIGN_OR_RETURN(run->source, ResumeSource::Open(PosixFileSystem(), result.checkpoint,
+                                                            CheckpointCheck::kRecords, &notes));
   return result;
 }
 
