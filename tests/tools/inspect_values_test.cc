@@ -285,11 +285,10 @@ TEST(InspectGet, APersonsValueLeadsToTheRowThatTrainingMade) {
 
 TEST(InspectGet, AnAbsentRowHasTheInitialValuesOfATable) {
   const RunFolder run;
-  for (const char* const name : {"wide", "embedding", "numeric", "deep/0/weight"}) {
+  for (const char* const name : {"wide", "embedding"}) {
     const TableSpec& spec = SpecOf(run, name);
     const auto table = *Table::Create(spec, run.job().config().seed());
-    std::vector<Key> keys = {1, 12345678901234567890u, ~Key{0}, Key{1} << 63};
-    if (spec.kind() == TableSpec::DENSE) keys = {table->shape().blocks(), ~Key{0}, Key{1} << 63, Key{1} << 61};
+    const std::vector<Key> keys = {1, 12345678901234567890u, ~Key{0}, Key{1} << 63};
     std::string text;
     for (const Key key : keys) text += fmt::format(" {}", key);
     const json rows = run.Run(fmt::format("get runs/adult {}{} --json", name, text)).json();
