@@ -84,7 +84,7 @@ constexpr UsageCase kUsageCases[] = {
     {"verify", 2, "CHECKPOINT is missing"},
     {"ls runs/adult more", 2, "'more' is one argument too many"},
     {"show runs/adult --jsn", 2, "did you mean --json?"},
-    {"show runs/nobody", 4, "'runs/nobody' is no checkpoint"},
+    {"show runs/nobody", 4, "'runs/nobody' does not exist"},
     {"ls runs/nobody", 4, "runs/nobody"},
     {"ls runs", 4, "holds no checkpoints"},
     {"stat runs/adult --by=weight", 2, "--by='weight' is none of norm, count, age"},
