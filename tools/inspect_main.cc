@@ -45,6 +45,7 @@ InspectOptions OptionsOf(const CommandLine& line) {
   options.out = FLAGS_out;
   options.slots = FLAGS_slots;
   options.shards = FLAGS_shards;
+  options.shards_given = FlagGiven("shards");
   options.what = FLAGS_what;
   return options;
 }

@@ -180,7 +180,7 @@ TEST_F(InspectTest, SaysWhatIsWrongAndWithWhichCode) {
       {{}, 2, "Commands"},
       {{"look", output}, 2, "no command 'look'"},
       {{"show"}, 2, "CHECKPOINT is missing"},
-      {{"show", Path("nothing")}, 4, "is no checkpoint"},
+      {{"show", Path("nothing")}, 4, "does not exist"},
       {{"get", output, "nope", "1"}, 2, "there is no table 'nope'; there are wide"},
       {{"get", output, "wide", "1x"}, 2, "'1x' is no key"},
       {{"get", output, "--column=nope", "--value=1"}, 2, "those read are colour, town"},

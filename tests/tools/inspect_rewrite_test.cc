@@ -200,7 +200,7 @@ constexpr RefusedRewrite kRefusedRewrites[] = {
     {"merge runs/adult --out=runs/adult/checkpoints/C000002/new", 2, "inside"},
     {"merge runs/adult --out=runs/adult/checkpoints/C000003", 2, "inside"},
     {"reshard runs/adult --shards=2 --out=link/new", 2, "inside"},
-    {"reshard runs/adult --out=new", 2, "--shards=0"},
+    {"reshard runs/adult --out=new", 2, "--shards=N is missing"},
     {"reshard runs/adult --shards=0 --out=new", 2, "--shards=0"},
     {"reshard runs/adult --shards=17 --out=new", 2, "--shards=17"},
     {"reshard runs/adult --shards=x --out=new", 2, "--shards=x"},

@@ -19,6 +19,7 @@ struct InspectOptions {
   std::string out;
   bool slots = false;
   uint32_t shards = 0;
+  bool shards_given = false;
   std::string what = "norm";       // plot: norm | count | age
 };
 

@@ -211,7 +211,10 @@ int InspectMerge(const InspectOptions& options) {
 
 int InspectReshard(const InspectOptions& options) {
   if (options.out.empty()) return InspectUsage("reshard", "--out=FOLDER is missing");
-  if (options.shards == 0) return InspectUsage("reshard", "--shards=N is missing, or --shards=0: say how many shards there are to be");
+  if (options.shards == 0) {
+    return InspectUsage("reshard", fmt::format("--shards={}: how many shards are there to be, from 1 to the number of "
+                                               "partitions?", options.shards_given ? "0" : "N is missing"));
+  }
   const auto reader = OpenForInspection(options.paths[0]);
   if (!reader.ok()) return InspectUnreadable("reshard", reader.status());
   const absl::StatusOr<ShardMap> map = ShardMap::Even((*reader)->partitions(), options.shards);
