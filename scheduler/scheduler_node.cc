@@ -7,6 +7,9 @@
 
 #include "proto/control.pb.h"
 #include "scheduler/checkpoint_folders.h"
+#include "scheduler/disk_wait.h"
+#include "scheduler/patient_store.h"
+#include "scheduler/postponed_frames.h"
 #include "scheduler/state_keeper.h"
 #include "transport/node_loop.h"
 
@@ -80,7 +83,18 @@ SchedulerResult SchedulerNode::Run() {
     return result;
   }
   if (options_.on_bound) options_.on_bound(*bound);
+  NodeOutbox outbox(*transport);
+  FrameHeader own;
+  own.job = options_.core.job_id;
+  own.src_node = kSchedulerNode;
+  own.src_incarnation = options_.core.incarnation;
+  PostponedFrames postponed(*transport, outbox, clock_, own);
+  DiskWait disk(options_.core.heartbeats ? [&] {
+    postponed.Take();
+    outbox.Flush();
+  } : std::function<void()>());
   std::unique_ptr<CheckpointFolders> checkpoints;
+  std::unique_ptr<PatientStore> patient;
   SchedulerOptions core_options = options_.core;
   if (!options_.checkpoint_root.empty()) {
     absl::StatusOr<std::unique_ptr<CheckpointFolders>> opened =
@@ -93,24 +107,29 @@ SchedulerResult SchedulerNode::Run() {
       return result;
     }
     checkpoints = *std::move(opened);
-    core_options.checkpoints = checkpoints.get();
+    patient = std::make_unique<PatientStore>(*checkpoints, disk);
+    core_options.checkpoints = patient.get();
   }
   if (options_.on_ready) options_.on_ready();
-  NodeOutbox outbox(*transport);
   MetricsRegistry metrics;
   SchedulerCore core(std::move(core_options), *job_, outbox, metrics, events_);
-  StateKeeper keeper(*options_.file_system, options_.state_folder,
+  StateKeeper keeper(*options_.file_system, options_.state_folder, disk,
                      [this](const std::string& line) { events_.OnPhase(line); });
   Time training_began{}, training_ended{};
 
   NodeHandlers handlers;
-  handlers.on_message = [&](PeerId from, Message message, Time now) { core.OnMessage(from, message, now); };
+  const auto deliver = [&core](PeerId from, Message message, Time now) { core.OnMessage(from, message, now); };
+  handlers.on_message = [&](PeerId from, Message message, Time now) {
+    postponed.Deliver(deliver);
+    deliver(from, std::move(message), now);
+  };
   handlers.on_tick = [&](Time now) {
     DoWishes(core, now);
     core.Tick(now);
     keeper.Keep(core, now);
   };
   handlers.on_wake = [&](Time now) {
+    postponed.Deliver(deliver);
     if (core.phase() == SchedulerCore::Phase::kTraining && training_began == Time()) training_began = now;
     if (core.phase() > SchedulerCore::Phase::kTraining && training_ended == Time()) training_ended = now;
   };

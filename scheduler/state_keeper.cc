@@ -13,13 +13,15 @@ constexpr Duration kPauseAfterFailure = std::chrono::seconds(10);
 
 }  // namespace
 
-StateKeeper::StateKeeper(FileSystem& fs, std::string folder, std::function<void(const std::string& line)> log)
-    : fs_(fs), folder_(std::move(folder)), log_(std::move(log)) {}
+StateKeeper::StateKeeper(FileSystem& fs, std::string folder, DiskWait& wait,
+                         std::function<void(const std::string& line)> log)
+    : fs_(fs), folder_(std::move(folder)), wait_(wait), log_(std::move(log)) {}
 StateKeeper::~StateKeeper() = default;
 
 void StateKeeper::Keep(const SchedulerCore& core, Time now) {
   if (folder_.empty() || core.state_changes() == written_ || now < not_before_) return;
-  const absl::Status status = Write(core);
+  absl::Status status;
+  wait_.Run([&] { status = Write(core); });
   if (status.ok()) {
     written_ = core.state_changes();
     return;

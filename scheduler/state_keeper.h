@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "common/file_system.h"
+#include "scheduler/disk_wait.h"
 #include "scheduler/scheduler_core.h"
 #include "storage/scheduler_state_store.h"
 
@@ -16,7 +17,8 @@ namespace capstan {
 class StateKeeper {
  public:
   // folder: of this job's scheduler alone; "": nothing is kept. log: lines for a person.
-  StateKeeper(FileSystem& fs, std::string folder, std::function<void(const std::string& line)> log);
+  // wait outlives it.
+  StateKeeper(FileSystem& fs, std::string folder, DiskWait& wait, std::function<void(const std::string& line)> log);
   ~StateKeeper();
 
   // Every tick: writes what changed.
@@ -27,6 +29,7 @@ class StateKeeper {
 
   FileSystem& fs_;
   const std::string folder_;
+  DiskWait& wait_;
   const std::function<void(const std::string& line)> log_;
   std::unique_ptr<SchedulerStateStore> store_;
   bool job_written_ = false;

@@ -163,21 +163,17 @@ absl::Status RunFolder::WriteOrigin(std::string_view flags) {
   return WriteFileAtomically(PosixFileSystem(), path_ + "/" + kOriginFile, flags);
 }
 
-// The file of a continued run keeps its lines.
-absl::Status RunFolder::OpenMetrics() {
-  FileSystem& fs = PosixFileSystem();
-  const std::string path = path_ + "/metrics.jsonl";
-  const absl::StatusOr<std::string> before = ReadWholeFile(fs, path, kMaxMetricsBytes);
-  if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
-  CAPSTAN_ASSIGN_OR_RETURN(metrics_, fs.Create(path));
-  return before.ok() ? metrics_->Append(before->data(), before->size()) : absl::OkStatus();
-}
-
 absl::Status RunFolder::AppendMetrics(std::string_view line) {
-  if (metrics_ == nullptr) CAPSTAN_RETURN_IF_ERROR(OpenMetrics());
-  CAPSTAN_RETURN_IF_ERROR(metrics_->Append(line.data(), line.size()));
-  CAPSTAN_RETURN_IF_ERROR(metrics_->Append("\n", 1));
-  return metrics_->Sync();
+  const std::string path = path_ + "/metrics.jsonl";
+  if (metrics_ == nullptr) metrics_.reset(std::fopen(path.c_str(), "ae"));
+  const std::string text = std::string(line) + "\n";
+  if (metrics_ != nullptr && std::fwrite(text.data(), 1, text.size(), metrics_.get()) == text.size() &&
+      std::fflush(metrics_.get()) == 0) {
+    return absl::OkStatus();
+  }
+  const int error = errno;
+  metrics_.reset();  // what could not be written is not tried again with the next line
+  return Unavailable(fmt::format("writing '{}': {}", path, std::strerror(error)));
 }
 
 absl::Status RunFolder::WriteResult(const RunResult& result) {

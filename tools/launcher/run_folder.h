@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,15 +76,15 @@ class RunFolder {
   absl::Status WriteJob(std::string_view text);
   // The flags that named the checkpoint of another run.
   absl::Status WriteOrigin(std::string_view flags);
-  // Appends a line to metrics.jsonl; it is on the disk afterwards.
+  // Appends a line to metrics.jsonl, where other processes see it. Not synced: a power cut may cost the last lines, but
+  // nobody waits for a slow disk.
   absl::Status AppendMetrics(std::string_view line);
   absl::Status WriteResult(const RunResult& result);
 
  private:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
-  absl::Status OpenMetrics();
   std::string path_;
-  std::unique_ptr<WritableFile> metrics_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> metrics_{nullptr, std::fclose};
   std::unique_ptr<RunLock> lock_;
 };
 
