@@ -1,9 +1,10 @@
 // FTRL-proximal per coordinate (McMahan et al. 2013, Algorithm 1), e = (beta + sqrt(n)) / lr:
 //   n' = n + g^2; z' = z + g - (e' - e)*w; w' = 0 if |z'| <= l1 else (sign(z')*l1 - z') / (e' + l2)
-// w is a function of z and e, so a rate that changes, an initial weight or an imported one would be thrown away by the
-// next touch. Here z is therefore read back from w wherever w is not 0 (the last formula solved for z, with today's rate):
+// w is a function of z and e, so a rate that changes, an initial weight or an imported one would be thrown away by
+// the next touch. Here z is therefore read back from w wherever w is not 0 (the last formula solved for z, with the
+// rate of this step):
 //   z = -w*(e + l2) - sign(w)*l1
-// At a constant rate that is the stored z; where the rate changed, it is what the sum of (e' - e)*w of that rate would be.
+// At a constant rate that is the stored z; where the rate changed, it is what adding (e' - e)*w for that would give.
 // Only where w is 0 does the stored z say more.
 // Slots: z, one per weight, then n, one per weight, from initial_accumulator.
 #include <algorithm>

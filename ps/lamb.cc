@@ -1,5 +1,6 @@
-// LAMB (You et al. 2020) with a row as the layer: r = (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps) + wd*w, the direction of
-// adamw.cc, then w -= lr * (|w| / |r|) * r. Where either norm is 0 the ratio is 1: a row that starts at 0 has to leave it.
+// LAMB (You et al. 2020) with a row as the layer: r is the direction of adamw.cc,
+//   r = (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps) + wd*w; w -= lr * (|w| / |r|) * r
+// Where either norm is 0 the ratio is 1: a row that starts at 0 has to leave it.
 // Slots: m, one per weight, then v, one per weight.
 #include <cmath>
 #include <vector>

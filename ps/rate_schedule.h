@@ -1,6 +1,6 @@
-// Learning-rate schedules: a factor on the rate as a pure function of the optimizer step. Nothing is kept between steps,
-// so a resume goes on where it was. Sync: all shards count the same steps. Async and ssp: the step comes with the push (the
-// clock of its rank), so that every shard uses the same one.
+// Learning-rate schedules: a factor on the rate as a pure function of the optimizer step. Nothing is kept between
+// steps, so a resume goes on where it was. Sync: all shards count the same steps. Async and ssp: the step comes with
+// the push (the clock of its rank), so that every shard uses the same one.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ class ScheduleConfig;
 //   base by kind, with N = steps, x = min(p / N, 1), E = end_factor:
 //     constant      1
 //     linear        1 + (E - 1) * x
-//     cosine        E + (1 - E) * (1 + cos(pi * x)) / 2   (Loshchilov, Hutter 2017); with restarts x is the place in the
-//                   cycle, and each cycle is restart_growth times as long as the one before
+//     cosine        E + (1 - E) * (1 + cos(pi * x)) / 2   (Loshchilov, Hutter 2017); with restarts x is the place in
+//                   the cycle, and each cycle is restart_growth times as long as the one before
 //     polynomial    E + (1 - E) * (1 - x)^power
 //     inverse_sqrt  1 / sqrt(1 + p / N); N = W gives sqrt(W / step) (Vaswani et al. 2017)
 //     step          step_factor^floor(p / N), or to the power of the number of boundaries <= p

@@ -1,5 +1,5 @@
-// m += mean(g^2) over the row; w -= lr * g / (sqrt(m) + eps)   (Duchi, Hazan, Singer 2011, with one accumulator a row as
-// in Mudigere et al. 2022; eps outside the root)
+// m += mean(g^2) over the row; w -= lr * g / (sqrt(m) + eps)   (Duchi, Hazan, Singer 2011, with one accumulator a row
+// as in Mudigere et al. 2022; eps outside the root)
 // Slots: m, one per row, from initial_accumulator.
 #include <cmath>
 

@@ -58,7 +58,7 @@ TEST_F(OptimizerSettings, L1LeavesZeros) {
     return count;
   };
   EXPECT_GT(zeros("name: 'sgd' learning_rate: 0.05 l1: 0.01"), zeros("name: 'sgd' learning_rate: 0.05"));
-  EXPECT_GT(zeros("name: 'ftrl' learning_rate: 0.05 l1: 0.01"), zeros("name: 'ftrl' learning_rate: 0.05"));
+  EXPECT_GT(zeros("name: 'ftrl' learning_rate: 0.05 l1: 10"), zeros("name: 'ftrl' learning_rate: 0.05"));
 }
 
 TEST_F(OptimizerSettings, TheSameInAnyModeAndRefusedByNameWhenOutOfRange) {
