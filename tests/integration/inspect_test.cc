@@ -190,7 +190,7 @@ TEST_F(InspectTest, SaysWhatIsWrongAndWithWhichCode) {
       {{"export", output, "--format=npz"}, 2, "--out=FILE is missing"},
       {{"plot", output, "--out=x.png"}, 2, "only .svg"},
       {{"merge", output, "--out=" + output}, 2, "is there already"},
-      {{"reshard", output, "--out=new"}, 2, "--shards=0"},
+      {{"reshard", output, "--out=new"}, 2, "--shards=N is missing"},
       {{"diff", output}, 2, "two checkpoints"},
       {{"export", output, "--format=npz", "--out=/dev/full"}, 2, "/dev/full"},
   };

@@ -193,7 +193,7 @@ TEST_F(Resume, EvalFollowsARunUntilItsEnd) {
 
 TEST_F(Resume, EvalFollowsByAnyNameOfARunThatHasEnded) {
   const std::string test = WriteRows("test.csv", 500, 2);
-  const std::string output = Train(WriteJob("job", WriteRows("rows.csv", 2000), "epochs: 2"), {})["output"];
+  const std::string output = Train(WriteJob("job", WriteRows("rows.csv", 2000)), {"--epochs=2"})["output"];
   const std::string newest = *Checkpoints(output).rbegin();
   for (const std::string& model : {output, output + "/checkpoints", output + "/checkpoints/",
                                    output + "/checkpoints/" + *Checkpoints(output).begin()}) {
@@ -206,9 +206,9 @@ TEST_F(Resume, EvalFollowsByAnyNameOfARunThatHasEnded) {
 
 TEST_F(Resume, EvalFollowNoticesARunThatWasCutOff) {
   const std::string test = WriteRows("test.csv", 500, 2);
-  const std::string job = WriteJob("job", WriteRows("rows.csv", 50021), "batch { micro: 8 } epochs: 50");
+  const std::string job = WriteJob("job", WriteRows("rows.csv", 50021), "batch { micro: 8 }");
   for (const bool processes : {false, true}) {
-    std::vector<std::string> flags = {"--checkpoint_steps=50"};
+    std::vector<std::string> flags = {"--checkpoint_steps=50", "--epochs=50"};
     if (processes) flags.insert(flags.end(), {"--servers=1", "--workers=1"});
     const std::string output = TrainAndKill(job, flags, 2);
     for (const std::string& model : {output, output + "/checkpoints"}) {
@@ -222,8 +222,8 @@ TEST_F(Resume, EvalFollowNoticesARunThatWasCutOff) {
 
 // The bytes of the newest one's rows are not what was written: nothing but their hash tells.
 TEST_F(Resume, ASilentlyDamagedTableFileMakesItTheCheckpointBefore) {
-  const std::string rows = WriteRows("rows.csv", 3000);
-  const std::string output = Train(WriteJob("job", rows, "epochs: 3"), {})["output"];
+  const std::string rows = WriteRows("rows.csv", 20011);
+  const std::string output = Train(WriteJob("job", rows, "batch { micro: 8 }"), {"--epochs=2", "--checkpoint_steps=100"})["output"];
   const std::string newest = *Checkpoints(output).rbegin();
   const std::string folder = output + "/checkpoints/" + newest;
   std::string table;
@@ -258,7 +258,7 @@ TEST_F(Resume, ARootThatCannotBeReadEndsTheRunAtOnce) {
   const std::string root = output + "/checkpoints/capstan-root.pb";
   ASSERT_TRUE(std::filesystem::remove(root));
   ASSERT_TRUE(std::filesystem::create_directory(root));
-  const Finished run = Run("capstan", {"train", "--output=" + output, "--resume"}, Seconds(20));
+  const Finished run = Run("capstan", {"train", "--output=" + output, "--resume", "--epochs=3"}, Seconds(20));
   EXPECT_EQ(run.code, 4) << run.err;
   EXPECT_THAT(run.err, ::testing::HasSubstr("capstan-root.pb"));
 }
