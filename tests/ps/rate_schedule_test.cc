@@ -22,12 +22,12 @@ ScheduleConfig Parse(const std::string& text) {
   return config;
 }
 
-struct GoldenCase {
+struct GoldenRates {
   const char* config;
   std::vector<std::pair<uint64_t, double>> factors;  // by step
 };
 // By hand, or with Python's math module in fp64.
-const GoldenCase kGolden[] = {
+const GoldenRates kGoldenRates[] = {
     {"", {{0, 1}, {1, 1}, {1000000, 1}}},
     {"warmup_steps: 4", {{1, 0.25}, {2, 0.5}, {4, 1}, {5, 1}, {100, 1}}},
     {"warmup_steps: 4 warmup_start: 0.2", {{1, 0.4}, {2, 0.6}, {3, 0.8}, {4, 1}}},
@@ -55,7 +55,7 @@ const GoldenCase kGolden[] = {
 };
 
 TEST(RateSchedule, ReachesTheGoldenFactors) {
-  for (const GoldenCase& c : kGolden) {
+  for (const GoldenRates& c : kGoldenRates) {
     SCOPED_TRACE(c.config);
     const auto schedule = RateSchedule::Make(Parse(c.config));
     ASSERT_TRUE(schedule.ok()) << schedule.status();
@@ -76,7 +76,7 @@ TEST(RateSchedule, TheCosineIsThatOfTheLibraryToTheLastBitsOfAFloat) {
 }
 
 TEST(RateSchedule, StaysBetweenZeroAndOneAtAnyStep) {
-  for (const GoldenCase& c : kGolden) {
+  for (const GoldenRates& c : kGoldenRates) {
     const auto schedule = RateSchedule::Make(Parse(c.config));
     ASSERT_TRUE(schedule.ok());
     for (uint64_t step = 1; step != 0; step *= 3) {
