@@ -15,9 +15,9 @@ namespace {
 
 // An index segment (64 Ki slots) takes 0.1 ms to scan whatever part of it is asked for: several partitions a scan, but
 // not so many that sorting them takes a whole slice.
-constexpr uint64_t kScanRows = 16 << 10;
+constexpr uint64_t kScanRows = 2 << 10;
 constexpr uint32_t kScanPartitions = 4096;
-constexpr size_t kScanCost = 2048;                 // in rows handed over
+constexpr size_t kScanCost = 256;                  // in rows handed over
 constexpr uint32_t kSkipsPerCall = 16 << 10;       // partitions without rows
 constexpr size_t kSkipsPerRow = 16;
 constexpr size_t kFreeCost = 64;

@@ -15,7 +15,7 @@ inline constexpr std::chrono::microseconds kShardTurn{100};
 
 class SlicePacer {
  public:
-  static constexpr int kPausePerWork = 30;
+  static constexpr int kPausePerWork = 100;
   static constexpr int kCalmSlices = 50;  // without having lost the processor: then it is ours
   static constexpr Duration kLongestPause = std::chrono::milliseconds(10);
 

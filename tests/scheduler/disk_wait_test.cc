@@ -17,8 +17,8 @@
 namespace capstan {
 namespace {
 
-constexpr JobId kJob = 7;
-constexpr Incarnation kScheduler = 11, kNode = 13;
+constexpr JobId kOurJob = 7;
+constexpr Incarnation kOurIncarnation = 11, kNodeIncarnation = 13;
 
 TEST(DiskWait, TheCallerGoesOnWhileTheWorkWaits) {
   std::atomic<int> looks{0};
@@ -47,14 +47,14 @@ class PostponedFramesTest : public ::testing::Test {
         outbox_(*scheduler_) {
     EXPECT_TRUE(scheduler_->Bind("inproc://scheduler").ok());
     peer_ = *node_->Connect("inproc://scheduler");
-    own_.job = kJob;
-    own_.src_incarnation = kScheduler;
+    own_.job = kOurJob;
+    own_.src_incarnation = kOurIncarnation;
   }
   void Send(MessageKind kind, JobId job, uint64_t progress) {
     FrameHeader header;
     header.kind = static_cast<uint16_t>(kind);
     header.job = job;
-    header.src_incarnation = kNode;
+    header.src_incarnation = kNodeIncarnation;
     Heartbeat beat;
     beat.set_progress(progress);
     ASSERT_TRUE(node_->Send(peer_, MakeControl(header, beat)).ok());
@@ -74,23 +74,23 @@ class PostponedFramesTest : public ::testing::Test {
 
 TEST_F(PostponedFramesTest, HeartbeatsAreAnsweredAndAllIsHandedOverInOrder) {
   PostponedFrames frames(*scheduler_, outbox_, clock_, own_);
-  Send(MessageKind::kHeartbeat, kJob, 1);
-  Send(MessageKind::kCutState, kJob, 2);
-  Send(MessageKind::kHeartbeat, kJob, 3);
+  Send(MessageKind::kHeartbeat, kOurJob, 1);
+  Send(MessageKind::kCutState, kOurJob, 2);
+  Send(MessageKind::kHeartbeat, kOurJob, 3);
   frames.Take();
   for (int i = 0; i < 2; ++i) {
     const std::optional<Incoming> reply = Answer();
     ASSERT_TRUE(reply.has_value());
     EXPECT_EQ(reply->message.header.Kind(), MessageKind::kHeartbeatReply);
-    EXPECT_EQ(reply->message.header.job, kJob);
-    EXPECT_EQ(reply->message.header.src_incarnation, kScheduler);
-    EXPECT_EQ(reply->message.header.dst_incarnation, kNode);
+    EXPECT_EQ(reply->message.header.job, kOurJob);
+    EXPECT_EQ(reply->message.header.src_incarnation, kOurIncarnation);
+    EXPECT_EQ(reply->message.header.dst_incarnation, kNodeIncarnation);
   }
   std::vector<uint64_t> seen;
   frames.Deliver([&](PeerId, Message message, Time) {
     seen.push_back(ParseControl<Heartbeat>(message)->progress());
     if (seen.size() > 1) return;
-    Send(MessageKind::kHeartbeat, kJob, 4);  // the core waits for the disk once more
+    Send(MessageKind::kHeartbeat, kOurJob, 4);  // the core waits for the disk once more
     frames.Take();
   });
   EXPECT_EQ(seen, (std::vector<uint64_t>{1, 2, 3, 4}));
@@ -98,7 +98,7 @@ TEST_F(PostponedFramesTest, HeartbeatsAreAnsweredAndAllIsHandedOverInOrder) {
 
 TEST_F(PostponedFramesTest, AStrangersHeartbeatIsLeftToTheCore) {
   PostponedFrames frames(*scheduler_, outbox_, clock_, own_);
-  Send(MessageKind::kHeartbeat, kJob + 1, 1);
+  Send(MessageKind::kHeartbeat, kOurJob + 1, 1);
   frames.Take();
   EXPECT_FALSE(Answer().has_value());
   int seen = 0;
