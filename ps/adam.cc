@@ -10,26 +10,16 @@
 namespace capstan {
 namespace {
 
-class Adam final : public Optimizer {
+class Adam final : public AdamFamily {
  public:
-  explicit Adam(const OptimizerConfig& config)
-      : learning_rate_(static_cast<float>(config.learning_rate())),
-        beta1_(config.beta1()),
-        beta2_(config.beta2()),
-        epsilon_(static_cast<float>(config.epsilon())) {}
-  uint32_t SlotFloats(uint32_t width) const override { return 2 * width; }
-  void InitSlots(float*, uint32_t) const override {}
-  StepScalars Prepare(const UpdateContext& context) const override {
-    return PrepareAdam(learning_rate_, beta1_, beta2_, context);
-  }
+  explicit Adam(const OptimizerConfig& config) : AdamFamily(config) {}
 
   void Update(const RowLayout& layout, const RowRef* rows, const float* gradients, size_t n,
               const StepScalars& scalars) const override {
     const uint32_t width = layout.width;
-    const float b1 = static_cast<float>(beta1_), c1 = static_cast<float>(1 - beta1_);
-    const float b2 = static_cast<float>(beta2_), c2 = static_cast<float>(1 - beta2_);
+    const auto [b1, c1, b2, c2] = factors();
     const float s1 = scalars.first_scale, s2 = scalars.second_scale;
-    const float rate = scalars.learning_rate, epsilon = epsilon_;
+    const float rate = scalars.learning_rate, eps = epsilon();
     for (size_t i = 0; i < n; ++i) {
       float* __restrict w = rows[i].weights();
       float* __restrict m = rows[i].slots(layout);
@@ -38,17 +28,11 @@ class Adam final : public Optimizer {
       for (uint32_t j = 0; j < width; ++j) {
         m[j] = b1 * m[j] + c1 * g[j];
         v[j] = b2 * v[j] + c2 * (g[j] * g[j]);
-        w[j] -= rate * (m[j] * s1 / (std::sqrt(v[j] * s2) + epsilon));
+        w[j] -= rate * (m[j] * s1 / (std::sqrt(v[j] * s2) + eps));
       }
       CountUpdate(rows[i].counters(layout), scalars);
     }
   }
-
- private:
-  const float learning_rate_;
-  const double beta1_;
-  const double beta2_;
-  const float epsilon_;
 };
 
 }  // namespace

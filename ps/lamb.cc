@@ -3,7 +3,8 @@
 // Where either norm is 0 the ratio is 1: a row that starts at 0 has to leave it.
 // Slots: m, one per weight, then v, one per weight.
 #include <cmath>
-#include <vector>
+
+#include <absl/container/inlined_vector.h>
 
 #include "proto/job.pb.h"
 #include "ps/optimizers.h"
@@ -16,28 +17,17 @@ float TrustRatio(double weight_squares, double direction_squares) {
   return static_cast<float>(std::sqrt(weight_squares / direction_squares));
 }
 
-class Lamb final : public Optimizer {
+class Lamb final : public AdamFamily {
  public:
-  explicit Lamb(const OptimizerConfig& config)
-      : learning_rate_(static_cast<float>(config.learning_rate())),
-        beta1_(config.beta1()),
-        beta2_(config.beta2()),
-        epsilon_(static_cast<float>(config.epsilon())),
-        weight_decay_(static_cast<float>(config.weight_decay())) {}
-  uint32_t SlotFloats(uint32_t width) const override { return 2 * width; }
-  void InitSlots(float*, uint32_t) const override {}
-  StepScalars Prepare(const UpdateContext& context) const override {
-    return PrepareAdam(learning_rate_, beta1_, beta2_, context);
-  }
+  explicit Lamb(const OptimizerConfig& config) : AdamFamily(config) {}
 
   void Update(const RowLayout& layout, const RowRef* rows, const float* gradients, size_t n,
               const StepScalars& scalars) const override {
     const uint32_t width = layout.width;
-    const float b1 = static_cast<float>(beta1_), c1 = static_cast<float>(1 - beta1_);
-    const float b2 = static_cast<float>(beta2_), c2 = static_cast<float>(1 - beta2_);
+    const auto [b1, c1, b2, c2] = factors();
     const float s1 = scalars.first_scale, s2 = scalars.second_scale;
-    const float rate = scalars.learning_rate, epsilon = epsilon_, decay = weight_decay_;
-    std::vector<float> direction(width);
+    const float rate = scalars.learning_rate, eps = epsilon(), decay = weight_decay();
+    absl::InlinedVector<float, 256> direction(width);  // no allocation for the usual widths
     float* __restrict r = direction.data();
     for (size_t i = 0; i < n; ++i) {
       float* __restrict w = rows[i].weights();
@@ -47,20 +37,13 @@ class Lamb final : public Optimizer {
       for (uint32_t j = 0; j < width; ++j) {
         m[j] = b1 * m[j] + c1 * g[j];
         v[j] = b2 * v[j] + c2 * (g[j] * g[j]);
-        r[j] = m[j] * s1 / (std::sqrt(v[j] * s2) + epsilon) + decay * w[j];
+        r[j] = m[j] * s1 / (std::sqrt(v[j] * s2) + eps) + decay * w[j];
       }
       const float step = rate * TrustRatio(SumOfSquares(w, width), SumOfSquares(r, width));
       for (uint32_t j = 0; j < width; ++j) w[j] -= step * r[j];
       CountUpdate(rows[i].counters(layout), scalars);
     }
   }
-
- private:
-  const float learning_rate_;
-  const double beta1_;
-  const double beta2_;
-  const float epsilon_;
-  const float weight_decay_;
 };
 
 }  // namespace

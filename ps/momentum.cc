@@ -1,4 +1,7 @@
-// v = beta*v - lr*g; w += v   (Polyak 1964). The rate is inside v: a rate that changes does not rescale what is there.
+// momentum: v = beta*v - lr*g; w += v   (Polyak 1964)
+// nesterov: v = beta*v - lr*g; w += beta*v - lr*g   (Nesterov 1983, in the form of Sutskever et al. 2013 after their
+//           change of variables: w is where the next gradient is taken)
+// The rate is inside v: a rate that changes does not rescale what is there.
 // Slots: v, one per weight.
 #include "proto/job.pb.h"
 #include "ps/optimizers.h"
@@ -6,6 +9,7 @@
 namespace capstan {
 namespace {
 
+template <bool kLookAhead>
 class Momentum final : public Optimizer {
  public:
   explicit Momentum(const OptimizerConfig& config)
@@ -27,7 +31,7 @@ class Momentum final : public Optimizer {
       for (uint32_t j = 0; j < width; ++j) {
         const float step = rate * g[j];
         v[j] = beta * v[j] - step;
-        w[j] += v[j];
+        w[j] += kLookAhead ? beta * v[j] - step : v[j];
       }
       CountUpdate(rows[i].counters(layout), scalars);
     }
@@ -38,12 +42,20 @@ class Momentum final : public Optimizer {
   const float momentum_;
 };
 
+template <bool kLookAhead>
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeMomentumRule(std::string_view name, const OptimizerConfig& config) {
+  CAPSTAN_RETURN_IF_ERROR(CheckSettings(name, {{"learning_rate", config.learning_rate(), kRateRange},
+                                               {"momentum", config.momentum(), kDecayRange}}));
+  return std::make_unique<Momentum<kLookAhead>>(config);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeMomentum(const OptimizerConfig& config) {
-  CAPSTAN_RETURN_IF_ERROR(CheckSettings("momentum", {{"learning_rate", config.learning_rate(), kRateRange},
-                                                   {"momentum", config.momentum(), kDecayRange}}));
-  return std::make_unique<Momentum>(config);
+  return MakeMomentumRule<false>("momentum", config);
+}
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeNesterov(const OptimizerConfig& config) {
+  return MakeMomentumRule<true>("nesterov", config);
 }
 
 }  // namespace capstan

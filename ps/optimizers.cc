@@ -61,11 +61,23 @@ absl::Status CheckAdamSettings(std::string_view optimizer, const OptimizerConfig
                                    {"epsilon", config.epsilon(), kEpsilonRange}});
 }
 
-StepScalars PrepareAdam(float learning_rate, double beta1, double beta2, const UpdateContext& context) {
-  StepScalars scalars = PrepareRate(learning_rate, context);
+AdamFamily::AdamFamily(const OptimizerConfig& config)
+    : learning_rate_(static_cast<float>(config.learning_rate())),
+      beta1_(config.beta1()),
+      beta2_(config.beta2()),
+      epsilon_(static_cast<float>(config.epsilon())),
+      weight_decay_(static_cast<float>(config.weight_decay())) {}
+
+AdamFamily::Factors AdamFamily::factors() const {
+  return {static_cast<float>(beta1_), static_cast<float>(1 - beta1_), static_cast<float>(beta2_),
+          static_cast<float>(1 - beta2_)};
+}
+
+StepScalars AdamFamily::Prepare(const UpdateContext& context) const {
+  StepScalars scalars = PrepareRate(learning_rate_, context);
   const uint64_t t = std::max<uint64_t>(context.step, 1);  // steps come with pushes: 0 must not make a NaN
-  scalars.first_scale = static_cast<float>(1 / (1 - WholePower(beta1, t)));
-  scalars.second_scale = static_cast<float>(1 / (1 - WholePower(beta2, t)));
+  scalars.first_scale = static_cast<float>(1 / (1 - WholePower(beta1_, t)));
+  scalars.second_scale = static_cast<float>(1 / (1 - WholePower(beta2_, t)));
   return scalars;
 }
 

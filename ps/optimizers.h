@@ -10,7 +10,7 @@
 
 namespace capstan {
 
-// One row each of the table in optimizers.cc; each defined in a file of its name.
+// One row each of the table in optimizers.cc; each defined in the file of its name (nesterov: momentum.cc).
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeSgd(const OptimizerConfig& config);
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdagrad(const OptimizerConfig& config);
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdam(const OptimizerConfig& config);
@@ -53,8 +53,29 @@ inline StepScalars PrepareRate(float learning_rate, const UpdateContext& context
 // base^exponent by squaring and not by libm, whose last bit differs between versions.
 double WholePower(double base, uint64_t exponent);
 
-// The bias corrections of the Adam family besides the rate.
-StepScalars PrepareAdam(float learning_rate, double beta1, double beta2, const UpdateContext& context);
+// What adam.cc and those after it share: settings, and the bias corrections of a step besides the rate.
+class AdamFamily : public Optimizer {
+ public:
+  uint32_t SlotFloats(uint32_t width) const override { return 2 * width; }
+  void InitSlots(float*, uint32_t) const override {}
+  StepScalars Prepare(const UpdateContext& context) const override;
+
+ protected:
+  explicit AdamFamily(const OptimizerConfig& config);
+  struct Factors {
+    float keep1, add1, keep2, add2;  // of the moments
+  };
+  Factors factors() const;
+  float epsilon() const { return epsilon_; }
+  float weight_decay() const { return weight_decay_; }
+
+ private:
+  const float learning_rate_;
+  const double beta1_;
+  const double beta2_;
+  const float epsilon_;
+  const float weight_decay_;
+};
 
 // The sum of squares of a row, in fp64 so that no gradient overflows it: element j goes to lane j mod 16, in order;
 // then lanes l and l + 8, l + 4, l + 2, l + 1 are added. One order for every instruction set.

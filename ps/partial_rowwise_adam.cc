@@ -9,33 +9,24 @@
 namespace capstan {
 namespace {
 
-class PartialRowwiseAdam final : public Optimizer {
+class PartialRowwiseAdam final : public AdamFamily {
  public:
-  explicit PartialRowwiseAdam(const OptimizerConfig& config)
-      : learning_rate_(static_cast<float>(config.learning_rate())),
-        beta1_(config.beta1()),
-        beta2_(config.beta2()),
-        epsilon_(static_cast<float>(config.epsilon())) {}
+  explicit PartialRowwiseAdam(const OptimizerConfig& config) : AdamFamily(config) {}
   uint32_t SlotFloats(uint32_t width) const override { return width + 1; }
-  void InitSlots(float*, uint32_t) const override {}
-  StepScalars Prepare(const UpdateContext& context) const override {
-    return PrepareAdam(learning_rate_, beta1_, beta2_, context);
-  }
 
   void Update(const RowLayout& layout, const RowRef* rows, const float* gradients, size_t n,
               const StepScalars& scalars) const override {
     const uint32_t width = layout.width;
-    const float b1 = static_cast<float>(beta1_), c1 = static_cast<float>(1 - beta1_);
-    const float b2 = static_cast<float>(beta2_), c2 = static_cast<float>(1 - beta2_);
+    const auto [b1, c1, b2, c2] = factors();
     const float s1 = scalars.first_scale, s2 = scalars.second_scale;
-    const float rate = scalars.learning_rate, epsilon = epsilon_;
+    const float rate = scalars.learning_rate, eps = epsilon();
     for (size_t i = 0; i < n; ++i) {
       float* __restrict w = rows[i].weights();
       float* __restrict m = rows[i].slots(layout);
       float* const v = m + width;
       const float* __restrict g = gradients + i * width;
       *v = b2 * *v + c2 * static_cast<float>(SumOfSquares(g, width) / width);
-      const float root = std::sqrt(*v * s2) + epsilon;
+      const float root = std::sqrt(*v * s2) + eps;
       for (uint32_t j = 0; j < width; ++j) {
         m[j] = b1 * m[j] + c1 * g[j];
         w[j] -= rate * (m[j] * s1 / root);
@@ -43,12 +34,6 @@ class PartialRowwiseAdam final : public Optimizer {
       CountUpdate(rows[i].counters(layout), scalars);
     }
   }
-
- private:
-  const float learning_rate_;
-  const double beta1_;
-  const double beta2_;
-  const float epsilon_;
 };
 
 }  // namespace

@@ -22,8 +22,10 @@ class SlicePacer {
   // pause: what the core asks for after a slice (ShardCore::Work) that took `took`. lost: how often the kernel has taken
   // the processor from this thread since it began. Returns the pause to make.
   Duration After(Duration pause, Duration took, int64_t lost);
+  void Rest() { resting_ = true; }  // no work: what is lost until the next slice says nothing
 
  private:
+  bool resting_ = true;
   int64_t lost_ = 0;
   int slices_left_ = 0;  // until it is calm
 };

@@ -55,6 +55,7 @@ TEST_F(Resume, SameBitsWhenEverythingIsKilledAtSomeStep) {
       EXPECT_EQ(result.value("examples", 0u), 2 * 12007u) << c.name << ", kill " << kill;
     }
   }
+  EXPECT_GT(2 * resumed(), kill) << "too many runs ended before they were killed: nothing was tried";
 }
 
 TEST_F(Resume, EverySampleOnceWhateverTheMode) {
@@ -223,7 +224,8 @@ TEST_F(Resume, EvalFollowNoticesARunThatWasCutOff) {
 // The bytes of the newest one's rows are not what was written: nothing but their hash tells.
 TEST_F(Resume, ASilentlyDamagedTableFileMakesItTheCheckpointBefore) {
   const std::string rows = WriteRows("rows.csv", 20011);
-  const std::string output = Train(WriteJob("job", rows, "batch { micro: 8 }"), {"--epochs=2", "--checkpoint_steps=100"})["output"];
+  const std::string job = WriteJob("job", rows, "batch { micro: 8 }");
+  const std::string output = Train(job, {"--epochs=2", "--checkpoint_steps=100"})["output"];
   const std::string newest = *Checkpoints(output).rbegin();
   const std::string folder = output + "/checkpoints/" + newest;
   std::string table;

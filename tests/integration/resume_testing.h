@@ -52,11 +52,14 @@ class Resume : public IntegrationTest {
     EXPECT_EQ(run.code, 0) << run.err;
     EXPECT_THAT(run.err, ::testing::AnyOf(::testing::HasSubstr("goes on from"),
                                           ::testing::HasSubstr("is trained already")));
+    resumed_ += run.err.find("goes on from") != std::string::npos ? 1 : 0;
     return ResultOf(output);
   }
+  size_t resumed() const { return resumed_; }  // of the GoOns: the others found a run that had ended by itself
 
  private:
   int killed_ = 0;
+  size_t resumed_ = 0;
 };
 
 }  // namespace capstan::testing

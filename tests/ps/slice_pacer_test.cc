@@ -17,6 +17,7 @@ TEST(SlicePacer, LeavesTheCoreItsPaceWhereTheProcessorIsOurs) {
 
 TEST(SlicePacer, PausesForAWhileAfterTheProcessorWasTaken) {
   SlicePacer pacer;
+  EXPECT_EQ(pacer.After(Duration::zero(), kSlice, 2), Duration::zero()) << "before the first slice";
   EXPECT_EQ(pacer.After(Duration::zero(), kSlice, 3), SlicePacer::kPausePerWork * kSlice);
   for (int i = 1; i < SlicePacer::kCalmSlices; ++i) {
     EXPECT_EQ(pacer.After(Duration::zero(), kSlice, 3), SlicePacer::kPausePerWork * kSlice) << i;
@@ -25,8 +26,17 @@ TEST(SlicePacer, PausesForAWhileAfterTheProcessorWasTaken) {
   EXPECT_GT(pacer.After(Duration::zero(), kSlice, 4), Duration::zero()) << "taken once more";
 }
 
+TEST(SlicePacer, WhatIsLostBetweenCheckpointsCountsForNothing) {
+  SlicePacer pacer;
+  EXPECT_EQ(pacer.After(Duration::zero(), kSlice, 0), Duration::zero());
+  pacer.Rest();
+  EXPECT_EQ(pacer.After(Duration::zero(), kSlice, 9), Duration::zero());
+  EXPECT_GT(pacer.After(Duration::zero(), kSlice, 10), Duration::zero());
+}
+
 TEST(SlicePacer, PausesNoLongerThanItsLimit) {
   SlicePacer pacer;
+  pacer.After(Duration::zero(), kSlice, 0);
   EXPECT_EQ(pacer.After(Duration::zero(), milliseconds(5), 1), SlicePacer::kLongestPause);
 }
 
